@@ -1,0 +1,1 @@
+"""Composing, checking, freezing and replaying a config. No torch. May import core."""

@@ -1,0 +1,48 @@
+"""Where a model or a dataset comes from: `package://`, a local path, or a Hub id."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from supertrainer.core.errors import ConfigError
+
+PACKAGE_SCHEME = "package://"
+
+
+def local_path(source: str) -> Path | None:
+    """The local file or directory that a source names; None where it is a Hub id.
+
+    Args:
+        source: `package://MODULE/PATH` (inside an installed Python package, which is not imported), an absolute or
+            relative path, or a Hub id such as `org/name`.
+
+    Raises:
+        ConfigError: the package isn't installed, or what was written as a path isn't there.
+    """
+    if source.startswith(PACKAGE_SCHEME):
+        return _package_path(source)
+    path = Path(source).expanduser()
+    if path.exists():
+        return path
+    if source.startswith(("/", "./", "../", "~")) or path.suffix or source.count("/") > 1:
+        raise ConfigError(
+            f"{source} is not there.",
+            why=f"it was looked up from {Path.cwd()}.",
+            fix="give the path of an existing file or directory, or a Hub id like `org/name`.",
+        )
+    return None
+
+
+def _package_path(source: str) -> Path:
+    module, _, inside = source.removeprefix(PACKAGE_SCHEME).partition("/")
+    spec = importlib.util.find_spec(module) if module.isidentifier() else None
+    if spec is None or not spec.submodule_search_locations:
+        raise ConfigError(
+            f"{source}: the Python package {module!r} is not installed.",
+            fix="install it (`make install` brings the packages that the shipped experiments use), or name another source.",
+        )
+    path = Path(next(iter(spec.submodule_search_locations))) / inside
+    if not path.exists():
+        raise ConfigError(f"{source}: the package {module!r} has no {inside!r}.", why=f"looked for {path}.", fix="check the path.")
+    return path
