@@ -1,0 +1,60 @@
+# Each target that needs the environment makes it first, once (scripts/setup.sh). `make` alone lists the targets.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup install demo test check format bench clean install_conda_env export_conda_env
+
+PYTHON     ?=
+PIP_ARGS   ?=
+EXPERIMENT ?= train_bert
+ARGS       ?=
+CONDA_ENV  ?= supertrainer
+CONDA_FILE ?= environment.export.yaml
+export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE
+
+# Relative, so that a checkout may lie in a folder with spaces in its name.
+VENV_PYTHON := .venv/bin/python
+SOURCES     := src tests scripts benchmarks setup.py
+
+help: ## list the targets
+	@echo 'usage: make TARGET [NAME=value]'
+	@echo
+	@sed -n 's/^\([a-z_]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+
+setup: ## make .venv and install everything, once [PYTHON=python3.11] [PIP_ARGS="--index-url …"]
+	@./scripts/setup.sh
+
+install: setup ## the same as setup
+
+demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=train_bert]
+	@test -f "configs/experiment/$$EXPERIMENT.yaml" || { \
+	    echo "make demo: there is no experiment '$$EXPERIMENT'. Those that are there:" >&2; \
+	    (cd configs/experiment && find . -name '*.yaml' | sed 's|^\./|  |; s|\.yaml$$||' | sort) >&2; exit 2; }
+	@./scripts/setup.sh
+	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(ARGS)
+
+test: setup ## run the tests, quick ones first, and print the coverage [ARGS="tests/core -x"]
+	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest --cov --cov-report=term $(ARGS)
+
+check: setup ## format, lint, types, import layers and every YAML; changes nothing
+	$(VENV_PYTHON) -m ruff format --check $(SOURCES)
+	$(VENV_PYTHON) -m ruff check $(SOURCES)
+	$(VENV_PYTHON) -m mypy
+	.venv/bin/lint-imports
+	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -q tests/config/test_every_yaml.py
+
+format: setup ## rewrite the sources as ruff formats them, and mend what lint can mend
+	$(VENV_PYTHON) -m ruff format $(SOURCES)
+	$(VENV_PYTHON) -m ruff check --fix $(SOURCES)
+
+bench: setup ## run every benchmark in benchmarks/
+	@for file in benchmarks/*.py; do echo "== $$file"; $(VENV_PYTHON) "$$file" $(ARGS) || exit 1; done
+
+clean: ## remove caches and build outputs; .venv, runs/ and sweeps/ stay
+	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .coverage.* src/*.egg-info
+	find src tests scripts benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+install_conda_env: ## create or update a conda environment from environment.yaml [CONDA_ENV=supertrainer]
+	@./scripts/conda_env.sh install
+
+export_conda_env: ## write what a conda environment holds, without prefix, paths and builds [CONDA_ENV=…] [CONDA_FILE=…]
+	@./scripts/conda_env.sh export
