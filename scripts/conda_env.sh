@@ -38,15 +38,28 @@ install() {
     echo "conda: done. Start with: conda activate $CONDA_ENV"
 }
 
+# What names this machine or site, or may hold a secret, goes: the prefix, the environment's variables, file paths, channels
+# that are addresses, credentials in a URL. A local version (+cpu, +cu130) and this checkout are no releases of an index.
+portable() {
+    awk '
+        /^[a-z]/ { section = $1 }
+        section == "prefix:" || section == "variables:" { next }
+        / @ file:/ || /^ *- --/ || /^ *- [a-z]+:\/\// || /^ *- \// { left_out++; next }
+        {
+            sub(/supertrainer==.*/, "-e .[dev]")
+            sub(/\/\/[^\/@]*@/, "//")
+            if ($2 ~ /==/) sub(/\+.*/, "")
+            print
+        }
+        END { if (left_out) print "conda: left out " left_out " lines that name this machine or site" > "/dev/stderr" }'
+}
+
 export_env() {
     conda=$(find_conda "an export") || exit 2
     exists || fail "there is no conda environment $CONDA_ENV." "only an environment that is there can be exported." \
         "make install_conda_env CONDA_ENV=$CONDA_ENV, or name one of: $("$conda" env list | awk '/^[^#]/ && NF { print $1 }' | tr '\n' ' ')"
     raw=$("$conda" env export -n "$CONDA_ENV" --no-builds)
-    # What names this machine or site goes: the prefix, file paths, channels that are addresses (they may hold a token).
-    # The checkout itself is no release that an index has.
-    printf '%s\n' "$raw" |
-        sed -e '/^prefix:/d' -e '/^  - [a-z]*:\/\//d' -e '/^  - \//d' -e 's/^\( *- \)supertrainer==.*/\1-e ./' -e 's/ @ file:.*//' >"$CONDA_FILE"
+    printf '%s\n' "$raw" | portable >"$CONDA_FILE"
     echo "conda: wrote $CONDA_FILE"
 }
 
