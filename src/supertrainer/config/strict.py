@@ -1,22 +1,56 @@
-"""The base of every config class: strict types, no unknown keys, frozen."""
+"""The base of every config class: strict types, no unknown keys, frozen all the way down."""
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict, Field
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import Annotated, Any
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
+
+from supertrainer.core.errors import Problem
 
 
 class StrictModel(BaseModel):
     """A config node. Unknown keys and wrong types are errors; nothing changes after validation.
 
-    Lists are declared as `tuple[...]` and mappings as `dict[...]`.
+    Nodes are validated from JSON, so lists are declared as `tuple[...]`, and mappings as `FrozenMapping`.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True, populate_by_name=True)
 
 
 class TargetModel(StrictModel):
-    """A config node that selects a class: `_target_` names it, and its schema class is `<Class>Config` in the
-    `schema` module of the class's package (`supertrainer.data.bert.BertDataset` -> `supertrainer.data.schema.BertDatasetConfig`).
+    """A config node that selects a class with `_target_`. Its schema class is `<Class>Config` in the `schema` module of
+    the class's package: `supertrainer.data.bert.BertDataset` has `supertrainer.data.schema.BertDatasetConfig`.
     """
 
     target: str = Field(alias="_target_")
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        """What is wrong with this node in the light of the whole config (`supertrainer.config.spine.Config`)."""
+        return ()
+
+
+def _freeze(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return MappingProxyType({key: _freeze(item) for key, item in value.items()})
+    if isinstance(value, list | tuple):
+        return tuple(_freeze(item) for item in value)
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """A plain, mutable copy of a frozen value: dicts and lists, for a third-party constructor or a file."""
+    if isinstance(value, Mapping):
+        return {key: thaw(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [thaw(item) for item in value]
+    return value
+
+
+FrozenMapping = Annotated[Mapping[str, Any], AfterValidator(_freeze), PlainSerializer(thaw)]
+
+
+class NotIdentity:
+    """Annotated marker: a field that doesn't change what a run computes (cadence, micro-batch, display)."""

@@ -1,0 +1,18 @@
+"""OmegaConf resolvers that config files may use."""
+
+from __future__ import annotations
+
+from omegaconf import OmegaConf
+
+from supertrainer.core.distributed import world_size
+
+
+def register_resolvers() -> None:
+    """Registers `${secret:NAME}` and `${processes:}`; doing it again changes nothing.
+
+    `${secret:NAME}` resolves to its own text, so that a snapshot, a log and a printed config carry the name alone;
+    `supertrainer.config.secrets.reveal` reads the environment variable when the value is used.
+    `${processes:}` is the number of processes that this run was started with.
+    """
+    OmegaConf.register_new_resolver("secret", lambda name: f"${{secret:{name}}}", replace=True)
+    OmegaConf.register_new_resolver("processes", world_size, replace=True)

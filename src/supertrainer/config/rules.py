@@ -1,0 +1,36 @@
+"""Rules across components: what an operation needs, and what each component's schema states (`TargetModel.rules`)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from supertrainer.config.spine import COMPONENTS, Config
+from supertrainer.core.errors import Problem
+
+NEEDS = {
+    "train": ("model", "dataset", "trainer", "metric"),
+    "infer": ("model", "inferencer", "engine"),
+    "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
+    "check": ("model", "dataset", "trainer"),
+}
+_AFTER_TRAINING = ("infer", "benchmark")
+
+
+def rule_problems(config: Config) -> Iterator[Problem]:
+    """Everything that is wrong with a config whose nodes are right each by itself."""
+    for operation in dict.fromkeys((config.operation, *config.then)):
+        missing = [name for name in NEEDS[operation] if vars(config)[name] is None]
+        for name in missing:
+            yield Problem(f"{name}: operation={operation} needs one.", fix=f"choose one with {name}=OPTION.")
+    for index, operation in enumerate(config.then):
+        if operation not in _AFTER_TRAINING or config.operation != "train":
+            yield Problem(
+                f"then[{index}]={operation}: can't follow operation={config.operation}.",
+                fix=f"then may list {' and '.join(_AFTER_TRAINING)} after operation=train.",
+            )
+    if config.run.fresh and config.run.extend:
+        yield Problem("run.fresh=true and run.extend=true exclude each other.", fix="choose one.")
+    for name in COMPONENTS:
+        node = vars(config)[name]
+        if node is not None:
+            yield from node.rules(config)

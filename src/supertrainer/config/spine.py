@@ -1,0 +1,72 @@
+"""The spine of a config: the keys at its top, and which of them select a class."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from supertrainer.config.strict import StrictModel
+
+OPERATIONS = ("train", "infer", "benchmark", "check")
+Operation = Literal["train", "infer", "benchmark", "check"]
+COMPONENTS = ("model", "dataset", "trainer", "inferencer", "benchmark", "engine", "metric", "tracker")
+
+
+class RunConfig(StrictModel):
+    """Who the run is and where it lives.
+
+    Attributes:
+        name: directory name; None: `<experiment>-<8 hex digits of the identity>`.
+        root: where run directories are made.
+        seed: of every random choice.
+        deterministic: deterministic algorithms, so that a resumed run equals an uninterrupted one to the bit.
+        fresh: start NAME-2 beside a run that is there.
+        extend: go on with a finished run to a greater length.
+        mode: full, toy or sanity_check; the mode group sets it.
+        experiment: the experiment's name.
+    """
+
+    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-]{0,127}$")
+    root: str = Field(default="runs", min_length=1)
+    seed: int = Field(default=42, ge=0, lt=2**32)
+    deterministic: bool = True
+    fresh: bool = False
+    extend: bool = False
+    mode: str = "full"
+    experiment: str | None = None
+
+
+class ClusterConfig(StrictModel):
+    """Where runs are executed."""
+
+    name: Literal["local"] = "local"
+
+
+class Config(StrictModel):
+    """A whole, validated, frozen config. A component is a node of its own schema class, or None."""
+
+    run: RunConfig = RunConfig()
+    operation: Operation = "train"
+    then: tuple[Operation, ...] = ()
+    allow_targets: tuple[str, ...] = ()
+    cluster: ClusterConfig = ClusterConfig()
+    model: Any = None
+    dataset: Any = None
+    trainer: Any = None
+    inferencer: Any = None
+    benchmark: Any = None
+    engine: Any = None
+    metric: Any = None
+    tracker: Any = None
+
+    def dump(self) -> dict[str, Any]:
+        """The config as plain data, in the form that it is read from."""
+        tree: dict[str, Any] = {}
+        for name in type(self).model_fields:
+            value = getattr(self, name)
+            if isinstance(value, StrictModel):
+                tree[name] = value.model_dump(mode="json", by_alias=True)
+            else:
+                tree[name] = list(value) if isinstance(value, tuple) else value
+        return tree

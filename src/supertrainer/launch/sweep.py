@@ -1,0 +1,210 @@
+"""Sweeps: `--multirun` expanded, every combination checked before the first one starts, one directory of results."""
+
+from __future__ import annotations
+
+import csv
+import hashlib
+import json
+import time
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
+from hydra.core.override_parser.types import Override
+from hydra.utils import instantiate
+from omegaconf import DictConfig
+
+from supertrainer.config.command import Command
+from supertrainer.config.compose import compose
+from supertrainer.config.groups import read_groups
+from supertrainer.config.hydra_compose import hydra_composer
+from supertrainer.config.identity import run_name
+from supertrainer.config.overrides import parse_override
+from supertrainer.config.secrets import redact
+from supertrainer.config.spine import Config
+from supertrainer.config.validate import validate
+from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.core.files import write_atomic
+from supertrainer.core.records import append_record
+
+
+@dataclass(frozen=True)
+class PlannedRun:
+    """One combination of a sweep.
+
+    Attributes:
+        index: its place, from 0.
+        command: the command that starts it alone.
+        swept: the overrides that tell it from the others.
+        config: its validated config.
+        name: its run directory's name.
+    """
+
+    index: int
+    command: Command
+    swept: tuple[str, ...]
+    config: Config
+    name: str
+
+    @property
+    def directory(self) -> Path:
+        """The run directory."""
+        return Path(self.config.run.root) / self.name
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """A checked sweep.
+
+    Attributes:
+        runs: every combination, in order.
+        directory: `sweeps/NAME` beside the root of the runs.
+        hydra: Hydra's node, whose `launcher` starts the runs.
+    """
+
+    runs: tuple[PlannedRun, ...]
+    directory: Path
+    hydra: DictConfig
+
+
+def plan_sweep(command: Command, *, environment: Mapping[str, str]) -> Sweep:
+    """Expands a `--multirun` command and checks every combination.
+
+    Raises:
+        ConfigError: what is wrong with any combination; two combinations that are the same run; started by torchrun.
+    """
+    if int(environment.get("WORLD_SIZE", "1")) > 1:
+        raise ConfigError(
+            "--multirun under torchrun.",
+            why="every process would start every run.",
+            fix="start python (not torchrun) with --multirun, or torchrun without it.",
+        )
+    groups = read_groups(command.config_dirs)
+    plans: list[PlannedRun] = []
+    failures: list[tuple[int, ConfigError]] = []
+    with hydra_composer(command.config_dirs) as composer:
+        fixed, combinations = _expand(command.overrides)
+        for index, swept in enumerate(combinations):
+            single = replace(command, multirun=False, overrides=(*fixed, *swept))
+            try:
+                composed = compose(single, environment=environment, groups=groups, composer=composer)
+                config = validate(composed, environment=environment)
+                plans.append(PlannedRun(index, single, swept, config, run_name(config)))
+                hydra = composed.hydra
+            except ConfigError as error:
+                failures.append((index, error))
+    if failures:
+        raise ConfigError(list(_merged(failures, combinations)))
+    _require_different(plans)
+    return Sweep(runs=tuple(plans), directory=_directory(plans, command), hydra=hydra)
+
+
+def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
+    """Runs a checked sweep with the launcher that `hydra/launcher` names.
+
+    Returns:
+        Exit code: 0 if every run ended with 0, else 1.
+    """
+    sweep = plan_sweep(command, environment=environment)
+    sweep.directory.mkdir(parents=True, exist_ok=True)
+    write_atomic(sweep.directory / "sweep.yaml", _sweep_yaml(sweep))
+    print(f"{len(sweep.runs)} runs, each checked; results in {sweep.directory}", flush=True)
+    launcher = instantiate(sweep.hydra.launcher)
+    returns = launcher.launch_runs(sweep.runs, record=lambda row: append_record(sweep.directory / "runs.jsonl", row))
+    write_results(sweep)
+    return 0 if all(code == 0 for code in returns) else 1
+
+
+def write_results(sweep: Sweep) -> None:
+    """Writes `results.csv`: a line per run with what was swept, its state and its test metrics."""
+    rows = []
+    for run in sweep.runs:
+        report_file = run.directory / "report.json"
+        report = json.loads(report_file.read_text()) if report_file.is_file() else {}
+        metrics = report.get("metrics", {})
+        flat = {f"{split}_{key}": value for split, values in metrics.items() for key, value in values.items()}
+        rows.append(
+            {
+                "run": run.name,
+                **dict(word.split("=", 1) for word in run.swept),
+                "status": report.get("status", "none"),
+                **flat,
+            }
+        )
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    with (sweep.directory / "results.csv").open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, columns, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _expand(words: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """The overrides that are the same for all, and the product of the swept ones."""
+    parsed = [parse_override(word) for word in words]
+    swept = [override for override in parsed if override.is_sweep_override()]
+    if not swept:
+        raise ConfigError(
+            "--multirun without anything to sweep.", fix="give a key several values, KEY=1,2, or leave --multirun out."
+        )
+    fixed = tuple(str(override.input_line) for override in parsed if not override.is_sweep_override())
+    repeated = [key for key, count in Counter(map(_key, parsed)).items() if count > 1]
+    clash = [key for key in repeated if any(_key(override) == key for override in swept)]
+    if clash:
+        raise ConfigError(f"{clash[0]} is swept and given more than once.", fix="give it once.")
+    [combinations] = BasicSweeper.split_arguments(swept, max_batch_size=None)
+    return fixed, [tuple(combination) for combination in combinations]
+
+
+def _key(override: Override) -> str:
+    return override.get_key_element().lstrip("+")
+
+
+def _merged(failures: Sequence[tuple[int, ConfigError]], combinations: Sequence[tuple[str, ...]]) -> Iterator[Problem]:
+    """Every problem once, with the combinations that have it where not all do."""
+    where: dict[Problem, list[int]] = {}
+    for index, error in failures:
+        for problem in error.problems:
+            where.setdefault(problem, []).append(index)
+    for problem, indices in where.items():
+        if len(indices) == len(combinations):
+            yield problem
+        else:
+            shown = "; ".join(" ".join(combinations[index]) for index in indices[:3]) + (
+                "; …" if len(indices) > 3 else ""
+            )
+            yield Problem(
+                f"{problem.what} (in {len(indices)} of {len(combinations)} combinations: {shown})",
+                problem.why,
+                problem.fix,
+            )
+
+
+def _require_different(plans: Sequence[PlannedRun]) -> None:
+    first: dict[Path, PlannedRun] = {}
+    for plan in plans:
+        twin = first.setdefault(plan.directory, plan)
+        if twin is not plan:
+            raise ConfigError(
+                f"{' '.join(twin.swept)} and {' '.join(plan.swept)} are the same run, {plan.directory}.",
+                why="run.name is fixed."
+                if plan.config.run.name
+                else "what is swept doesn't change what a run computes.",
+                fix="leave run.name out."
+                if plan.config.run.name
+                else "sweep something else, or start them one by one with run.name=….",
+            )
+
+
+def _directory(plans: Sequence[PlannedRun], command: Command) -> Path:
+    run = plans[0].config.run
+    digest = hashlib.sha256("\n".join(command.overrides).encode()).hexdigest()[:8]
+    return Path(run.root).parent / "sweeps" / f"{(run.experiment or 'sweep').replace('/', '-')}-{digest}"
+
+
+def _sweep_yaml(sweep: Sweep) -> str:
+    lines = [f"started: {time.strftime('%Y-%m-%dT%H:%M:%S%z')}", "runs:"]
+    for run in sweep.runs:
+        lines += [f"- name: {run.name}", f"  overrides: {json.dumps(list(map(redact, run.swept)))}"]
+    return "\n".join(lines) + "\n"

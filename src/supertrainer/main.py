@@ -1,0 +1,111 @@
+"""The single entry: compose, validate, one operation, an exit code.
+
+Exit codes: 0 done, or saved for requeue; 1 failed; 2 usage, config or check; 75 saved, not requeued; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+if __name__ == "__main__":
+    # Python put this file's folder first, where `data`, `metrics` and `models` would shadow other packages' modules.
+    here = str(Path(__file__).resolve().parent)
+    sys.path[:] = [str(Path(here).parent), *(entry for entry in sys.path if entry != here)]
+    from supertrainer.main import cli
+
+    sys.exit(cli())
+
+import importlib
+import os
+from collections.abc import Sequence
+from importlib.metadata import version
+from typing import Any
+
+from omegaconf import OmegaConf
+
+from supertrainer.config.command import Command, parse_command
+from supertrainer.config.compose import Composed
+from supertrainer.config.front_door import HELP, asks_nothing, compose_command, experiments_text
+from supertrainer.config.groups import read_groups
+from supertrainer.config.nearest import did_you_mean
+from supertrainer.config.secrets import redact
+from supertrainer.config.snapshot import as_yaml
+from supertrainer.config.validate import resolve, validate
+from supertrainer.core.distributed import is_main
+from supertrainer.core.errors import ConfigError, SupertrainerError
+
+INTERRUPTED = 130
+
+
+def cli() -> int:
+    """The console command."""
+    return main(sys.argv[1:])
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs one command.
+
+    Args:
+        argv: the words after the program's name.
+
+    Returns:
+        The exit code.
+    """
+    try:
+        return _run(parse_command(argv))
+    except SupertrainerError as error:
+        if is_main():
+            print(redact(str(error)), file=sys.stderr)
+        return error.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+
+
+def _run(command: Command) -> int:
+    if command.version:
+        print(f"supertrainer {version('supertrainer')}")
+        return 0
+    groups = read_groups(command.config_dirs)
+    if command.help or asks_nothing(command, environment=os.environ):
+        print(experiments_text(groups, program=_program()) + (HELP if command.help else ""))
+        return 0 if command.help else 2
+    if command.multirun and command.show is None:
+        from supertrainer.launch.sweep import run_sweep
+
+        return run_sweep(command, environment=os.environ)
+    composed = compose_command(command, environment=os.environ, groups=groups)
+    if command.show is not None:
+        return _show(command, composed)
+    config = validate(composed, environment=os.environ)
+    sequence = importlib.import_module("supertrainer.operations.sequence")  # from here on torch may be imported
+    code: int = sequence.run(config, source=command.source)
+    return code
+
+
+def _show(command: Command, composed: Composed) -> int:
+    """Prints the config, then raises what is wrong with it: the tree on stdout, errors on stderr."""
+    tree: dict[str, Any] = resolve(composed.tree)[0]
+    error: ConfigError | None = None
+    try:
+        tree = validate(composed, environment=os.environ).dump()
+    except ConfigError as found:
+        error = found
+    hydra = OmegaConf.to_container(composed.hydra)
+    shown: Any = {"job": tree, "hydra": {"hydra": hydra}, "all": {"hydra": hydra, **tree}}[command.show or "job"]
+    for part in (command.package or "").split(".") if command.package else ():
+        if not isinstance(shown, dict) or part not in shown:
+            raise ConfigError(
+                f"--package {command.package}: the config has no such node.", fix=did_you_mean(part, shown or ())
+            )
+        shown = shown[part]
+    print(redact(as_yaml(shown)), end="", flush=True)
+    if error is not None:
+        raise error
+    return 0
+
+
+def _program() -> str:
+    """How this program was started, for messages that a user copies."""
+    script = Path(sys.argv[0])
+    return f"python {script}" if script.suffix == ".py" else script.name

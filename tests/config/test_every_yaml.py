@@ -1,0 +1,139 @@
+"""Every shipped YAML composes, validates and binds; precedence holds for every experiment and mode."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from omegaconf import OmegaConf
+
+from supertrainer.config.command import Command
+from supertrainer.config.front_door import compose_command
+from supertrainer.config.groups import config_directory, describe, read_groups
+from supertrainer.config.spine import COMPONENTS, Config
+from supertrainer.config.targets import load_target
+from supertrainer.config.validate import validate
+
+GROUPS = read_groups()
+MODES = GROUPS.options["mode"]
+
+
+def config_of(*overrides: str, environment: dict[str, str] | None = None) -> Config:
+    environment = environment or {}
+    composed = compose_command(Command(overrides=overrides), environment=environment, groups=GROUPS)
+    return validate(composed, environment=environment)
+
+
+def given_by_hand(experiment: str) -> list[str]:
+    """What an experiment leaves for its user to give."""
+    text = Path(config_directory(), f"experiment/{experiment}.yaml").read_text()
+    return ["inferencer.input=README.md"] if "inferencer.input=" in text else []
+
+
+@pytest.mark.parametrize(("experiment", "mode"), itertools.product(GROUPS.experiments, MODES))
+def test_an_experiment_composes_in_every_mode_and_the_mode_holds(experiment: str, mode: str) -> None:
+    config = config_of(f"+experiment={experiment}", f"mode={mode}", *given_by_hand(experiment))
+    assert config.run.experiment == experiment
+    assert config.run.mode == mode
+    mode_tree = OmegaConf.load(config_directory() / "mode" / f"{mode}.yaml")
+    dumped = OmegaConf.create(config.dump())
+    for key in leaves(mode_tree):
+        wanted = OmegaConf.to_container(mode_tree)
+        for part in key.split("."):
+            wanted = wanted[part]
+        if OmegaConf.select(dumped, key.split(".")[0]) is not None and not str(wanted).startswith("${"):
+            assert OmegaConf.select(dumped, key) == wanted, key
+
+
+def leaves(tree: object, path: str = "") -> list[str]:
+    found = []
+    for key, value in OmegaConf.to_container(tree).items() if path == "" else tree.items():
+        below = f"{path}.{key}" if path else str(key)
+        if key == "defaults":
+            continue
+        found += leaves(value, below) if isinstance(value, dict) else [below]
+    return found
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_command_line_beats_a_mode_with_values_and_with_group_choices(mode: str) -> None:
+    config = config_of(
+        "+experiment=train_bert",
+        f"mode={mode}",
+        "trainer.training_kwargs.logging_steps=77",
+        "run.seed=5",
+        "tracker=tensorboard",
+        "trainer/common/model_kwargs@trainer.model_kwargs=eager",
+    )
+    assert config.trainer.training_kwargs["logging_steps"] == 77
+    assert config.run.seed == 5
+    assert config.tracker.target.endswith("TensorBoardTracker")
+    assert config.trainer.model_kwargs.attn_implementation == "eager"
+
+
+@pytest.mark.parametrize("experiment", GROUPS.experiments)
+def test_an_experiment_binds_its_classes(experiment: str) -> None:
+    config = config_of(f"+experiment={experiment}", *given_by_hand(experiment))
+    for name in COMPONENTS:
+        node = vars(config)[name]
+        if node is not None:
+            assert load_target(node.target, path=name, allowed=()).__name__ == node.target.rpartition(".")[2]
+
+
+@pytest.mark.parametrize("experiment", GROUPS.experiments)
+def test_an_experiment_says_what_it_is(experiment: str) -> None:
+    assert describe(GROUPS.files[f"experiment/{experiment}"])
+
+
+@pytest.mark.parametrize("name", sorted(name for name in GROUPS.files if name.split("/")[0] in ("model", "dataset")))
+def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
+    group, _, option = name.partition("/")
+    missing = {"source": "README.md"} if group == "dataset" else {}
+    tree = OmegaConf.load(GROUPS.files[name])
+    given = [f"{group}.{key}={missing.get(key, 'value')}" for key, value in OmegaConf.to_container(tree).items() if value == "???"]
+    assert config_of("+experiment=train_bert", f"{group}={option}", *given) is not None
+
+
+@pytest.mark.parametrize(
+    "name", sorted(name for name in GROUPS.files if name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric"))
+)
+def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
+    if name.startswith("trainer/common/"):
+        _, _, block, option = name.split("/")
+        assert config_of("+experiment=train_bert", f"trainer/common/{block}@trainer.{block}={option}") is not None
+    else:
+        group, _, option = name.partition("/")
+        assert config_of("+experiment=train_bert", f"{group}={option}") is not None
+
+
+def test_a_command_line_group_beats_values_of_experiment_and_environment(tmp_path: Path) -> None:
+    environment = {
+        "SUPERTRAINER__TRAINER__MODEL_KWARGS__ATTN_IMPLEMENTATION": "sdpa",
+        "SUPERTRAINER__RUN__SEED": "9",
+        "SUPERTRAINER__TRACKER": "tensorboard",
+        "JOB_NAME": "x",
+        "RUN__SEED": "1",
+    }
+    config = config_of(
+        "+experiment=train_bert", "trainer/common/model_kwargs@trainer.model_kwargs=eager", environment=environment
+    )
+    assert config.trainer.model_kwargs.attn_implementation == "eager"
+    assert config.run.seed == 9
+    assert config.tracker.target.endswith("TensorBoardTracker")
+    config = config_of("+experiment=train_bert", "tracker=none", "run.seed=3", environment=environment)
+    assert config.trainer.model_kwargs.attn_implementation == "sdpa"
+    assert config.run.seed == 3
+    assert config.tracker.target.endswith("NoTracker")
+
+
+def test_an_environment_variable_beats_the_mode() -> None:
+    config = config_of(
+        "+experiment=train_bert", "mode=toy", environment={"SUPERTRAINER__TRAINER__TRAINING_KWARGS__LOGGING_STEPS": "3"}
+    )
+    assert config.trainer.training_kwargs["logging_steps"] == 3
+
+
+def test_an_environment_variable_chooses_a_part() -> None:
+    config = config_of("+experiment=train_bert", environment={"SUPERTRAINER__TRAINER__MODEL_KWARGS": "eager"})
+    assert config.trainer.model_kwargs.attn_implementation == "eager"
