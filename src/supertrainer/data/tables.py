@@ -1,0 +1,95 @@
+"""Tables with types of their own (Arrow, Parquet, saved `datasets` directories) -> plain columns."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from supertrainer.core.errors import DataError
+from supertrainer.data.locate import SourceFile
+
+if TYPE_CHECKING:
+    import datasets
+    import pyarrow as pa
+
+
+@dataclass
+class RawRows:
+    """Columns as a file holds them: name -> values (str, int, float, bool, None, …), and where each row stands.
+
+    `class_names` has the names behind a column of class ids (`datasets.ClassLabel`); `available` all column names, also
+    of columns that weren't asked for.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    places: list[str]
+    available: tuple[str, ...]
+    class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = None) -> RawRows:
+    """The rows of an Arrow table; names of classes from the `datasets` features in its metadata, where there are."""
+    import datasets
+
+    described = b"huggingface" in (table.schema.metadata or {})
+    features = datasets.Features.from_arrow_schema(table.schema) if described else {}
+    columns = [column for column in table.column_names if wanted is None or column in wanted]
+    return RawRows(
+        {column: table.column(column).to_pylist() for column in columns},
+        [f"{name} row {number}" for number in range(1, table.num_rows + 1)],
+        tuple(table.column_names),
+        {c: tuple(features[c].names) for c in columns if isinstance(features.get(c), datasets.ClassLabel)},
+    )
+
+
+def from_dataset(dataset: datasets.Dataset, *, name: str, wanted: Sequence[str] | None = None) -> RawRows:
+    """The rows of a `datasets.Dataset`."""
+    kept = [column for column in dataset.column_names if wanted is None or column in wanted]
+    rows = from_arrow(dataset.select_columns(kept).with_format("arrow")[:], name=name)
+    rows.available = tuple(dataset.column_names)
+    return rows
+
+
+def read_table(file: SourceFile) -> pa.Table:
+    """A Parquet or Arrow file.
+
+    Raises:
+        DataError: it is none, or cut short.
+    """
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    try:
+        if file.format == "parquet":
+            return pq.read_table(file.path)
+        try:
+            return pa.ipc.open_stream(file.path).read_all()  # as `datasets` writes
+        except pa.ArrowInvalid:
+            return pa.ipc.open_file(file.path).read_all()  # Feather
+    except (pa.ArrowException, OSError) as error:
+        raise DataError(
+            f"{file.name} can't be read as {file.format}: {error}.",
+            fix="give a complete file; dataset.format says what it is where the name doesn't.",
+        ) from None
+
+
+def load_saved(file: SourceFile) -> datasets.Dataset:
+    """One split as `Dataset.save_to_disk` wrote it.
+
+    Raises:
+        DataError: the directory is broken, or holds several splits.
+    """
+    import datasets
+    import pyarrow as pa
+
+    try:
+        loaded = datasets.load_from_disk(str(file.path))
+    except (pa.ArrowException, OSError, ValueError, KeyError) as error:
+        raise DataError(f"{file.name} can't be read as a saved `datasets` directory: {error}.") from None
+    if isinstance(loaded, datasets.DatasetDict):
+        raise DataError(
+            f"{file.name} holds several splits: {', '.join(loaded)}.",
+            fix=f"name one: {file.name}/{next(iter(loaded))}.",
+        )
+    return loaded
