@@ -1,0 +1,185 @@
+"""LoRA and its kin on any model: what each pattern matches, what is trained whole, and the table of both."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+from transformers.pytorch_utils import Conv1D
+
+from supertrainer.config.nearest import did_you_mean
+from supertrainer.config.strict import thaw
+from supertrainer.core.errors import ConfigError, Problem, raise_all
+from supertrainer.models.loading import quiet_transformers
+
+log = logging.getLogger(__name__)
+
+ALL_LINEAR = "all-linear"
+_LINEAR = (nn.Linear, Conv1D)
+_ADAPTABLE = (*_LINEAR, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+
+
+@dataclass(frozen=True)
+class AdapterRow:
+    """One line of the table of adapted modules.
+
+    Attributes:
+        tower: the top-level module that they are in.
+        name: the last part of their names.
+        count: how many there are.
+        parameters: trained parameters in them.
+    """
+
+    tower: str
+    name: str
+    count: int
+    parameters: int
+
+
+def add_adapter(
+    model: PreTrainedModel,
+    peft_kwargs: Mapping[str, Any],
+    *,
+    trained_whole: Sequence[str],
+    task_type: str,
+    base: str | None,
+    revision: str | None,
+    seed: int,
+) -> nn.Module:
+    """Freezes the model and adds a LoRA adapter; the head and every newly initialised module stay trained as they are.
+
+    Args:
+        model: with its weights, or on the meta device.
+        peft_kwargs: keys of `peft.LoraConfig`.
+        trained_whole: modules that are trained and saved beside the adapter, by full name.
+        task_type: `peft.TaskType` of the head; it decides which class reads the adapter back.
+        base: where plain PEFT finds the frozen weights: a Hub id or a directory. None: nowhere but in the saved model.
+        revision: of `base`.
+        seed: of the adapter's initial values.
+
+    Returns:
+        A `peft.PeftModel`.
+
+    Raises:
+        ConfigError: a pattern that matches nothing, each with the nearest module name, or options that PEFT refuses.
+    """
+    from peft import LoraConfig, get_peft_model
+
+    options = thaw(peft_kwargs)
+    saved = [*trained_whole, *(options.pop("modules_to_save", None) or ())]
+    if options.get("target_modules") is not None:
+        options["target_modules"] = _targets(model, options["target_modules"], saved=saved)
+    raise_all(ConfigError, [*_pattern_problems(model, options, saved=saved), *_saved_problems(model, saved)])
+    try:
+        config = LoraConfig(task_type=task_type, modules_to_save=list(dict.fromkeys(saved)), **options)
+        with quiet_transformers(), torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            adapted = get_peft_model(model, config)
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(
+            "trainer.peft_kwargs can't be applied to this model.",
+            why=str(error).splitlines()[0],
+            fix="see the parameters of peft.LoraConfig.",
+        ) from error
+    applied = adapted.peft_config["default"]
+    applied.base_model_name_or_path, applied.revision = base, revision
+    applied.modules_to_save = list(dict.fromkeys(saved))  # PEFT has added its own names for heads, some again
+    for row in adapter_table(adapted):
+        log.info("adapter: %s %s × %d, %d parameters", row.tower, row.name, row.count, row.parameters)
+    return adapted
+
+
+def adapter_table(model: nn.Module) -> list[AdapterRow]:
+    """What an adapter sits on and what is trained whole, by tower and last part of the name."""
+    from peft.tuners.tuners_utils import BaseTunerLayer
+    from peft.utils.other import ModulesToSaveWrapper
+
+    counts: Counter[tuple[str, str]] = Counter()
+    parameters: Counter[tuple[str, str]] = Counter()
+    for name, module in model.named_modules():
+        if isinstance(module, BaseTunerLayer | ModulesToSaveWrapper):
+            parts = name.removeprefix("base_model.model.").split(".")
+            key = (parts[0], parts[-1] + (" (whole)" if isinstance(module, ModulesToSaveWrapper) else ""))
+            counts[key] += 1
+            parameters[key] += sum(p.numel() for p in module.parameters() if p.requires_grad)
+    return [AdapterRow(*key, count, parameters[key]) for key, count in counts.items()]
+
+
+def _targets(model: nn.Module, patterns: str | list[str], *, saved: Sequence[str]) -> str | list[str]:
+    """`all-linear` spelled out: every linear layer of the body, by the last part of its name."""
+    if patterns != ALL_LINEAR:
+        return patterns
+    inside = [
+        name for name, module in model.named_modules() if isinstance(module, _LINEAR) and not _within(name, saved)
+    ]
+    return sorted({name.rpartition(".")[2] for name in inside})
+
+
+def _pattern_problems(model: nn.Module, options: Mapping[str, Any], *, saved: Sequence[str]) -> list[Problem]:
+    adaptable = [name for name, module in model.named_modules() if isinstance(module, _ADAPTABLE)]
+    body = [name for name in adaptable if not _within(name, saved)]
+    targets = options.get("target_modules")
+    patterns = [targets] if isinstance(targets, str) else list(targets or ())
+    problems = []
+    for pattern in patterns:
+        if any(_matches(pattern, name, regex=isinstance(targets, str)) for name in body):
+            continue
+        in_head = [name for name in adaptable if _matches(pattern, name, regex=isinstance(targets, str))]
+        problems.append(
+            Problem(
+                f"trainer.peft_kwargs.target_modules: {pattern!r} matches nothing that an adapter could sit on.",
+                why=f"{in_head[0]} is trained whole, as every new or head module is."
+                if in_head
+                else f"the model has {len(body)} such modules.",
+                fix=f"leave {pattern!r} out." if in_head else did_you_mean(pattern, _short_names(body)),
+            )
+        )
+    chosen = (
+        [n for n in body if any(_matches(p, n, regex=isinstance(targets, str)) for p in patterns)] if patterns else body
+    )
+    for option in ("rank_pattern", "alpha_pattern"):
+        problems += [
+            Problem(
+                f"trainer.peft_kwargs.{option}: {pattern!r} matches none of the {len(chosen)} adapted modules.",
+                fix=did_you_mean(pattern, _short_names(chosen)),
+            )
+            for pattern in options.get(option) or {}
+            if not any(re.match(rf"(.*\.)?({pattern})$", name) for name in chosen)
+        ]
+    return problems
+
+
+def _saved_problems(model: nn.Module, saved: Sequence[str]) -> list[Problem]:
+    names = [name for name, module in model.named_modules() if name and next(module.parameters(), None) is not None]
+    return [
+        Problem(
+            f"trainer.peft_kwargs.modules_to_save: {pattern!r} is no module of this model.",
+            fix=did_you_mean(pattern, _short_names(names)),
+        )
+        for pattern in saved
+        if not any(name == pattern or name.endswith(f".{pattern}") for name in names)
+    ]
+
+
+def _matches(pattern: str, name: str, *, regex: bool) -> bool:
+    """PEFT's rule: a string is a whole-name regular expression; a list holds names or their endings."""
+    if regex:
+        return re.fullmatch(pattern, name) is not None
+    return name == pattern or name.endswith(f".{pattern}")
+
+
+def _within(name: str, modules: Iterable[str]) -> bool:
+    return any(re.match(rf"(^|.*\.){re.escape(module)}($|\..*)", name) for module in modules)
+
+
+def _short_names(names: Iterable[str]) -> set[str]:
+    """Names as users write them: the last part, and the last two."""
+    parts = [name.split(".") for name in names]
+    return {".".join(part[-length:]) for part in parts for length in (1, 2)}

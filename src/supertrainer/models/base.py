@@ -1,0 +1,265 @@
+"""What the models of all tasks share: source, tokenizer, weights, adapter, limits."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+
+from supertrainer.core.errors import ConfigError
+from supertrainer.models.adapters import add_adapter
+from supertrainer.models.architecture import (
+    build_skeleton,
+    check_padding_side,
+    config_from_scratch,
+    max_positions,
+    override_config,
+    read_config,
+    with_labels,
+)
+from supertrainer.models.labels import head_modules, label_names_of
+from supertrainer.models.loading import Loaded, build_fresh, fit_vocabulary, load_pretrained, merge_adapter
+from supertrainer.models.saving import load_trained, loading_options, reset_tokenizer
+from supertrainer.models.schema import ModelConfig, ModelKwargs
+from supertrainer.models.sources import Source, find_source, require_safetensors
+
+log = logging.getLogger(__name__)
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
+
+
+@dataclass(frozen=True)
+class ParameterCounts:
+    """Numbers of parameters: all, and those that are trained."""
+
+    total: int
+    trainable: int
+
+
+class TaskModel(ABC):
+    """A model as the config describes it. Nothing is read before it is asked for."""
+
+    adapter_task: ClassVar[str]
+    """`peft.TaskType` of the task's head."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        """
+        Args:
+            config: source or architecture, tokenizer, padding side.
+        """
+        self.config = config
+        if config.trust_remote_code:
+            log.warning("model.trust_remote_code=true: Python code that comes with the model is run")
+
+    @property
+    @abstractmethod
+    def auto_class(self) -> Any:
+        """The transformers class that reads the task's models."""
+
+    @functools.cached_property
+    def source(self) -> Source | None:
+        """Where the weights are; None for an untrained model.
+
+        Raises:
+            ConfigError: the source isn't there, or isn't a model.
+        """
+        if self.config.source is None:
+            return None
+        return find_source(self.config.source, revision=self.config.revision, with_code=self.config.trust_remote_code)
+
+    def base_reference(self) -> dict[str, str | None] | None:
+        """What a reader of an adapter needs to find the frozen weights; None where no source holds them as they are."""
+        if self.source is None or self.source.is_adapter:
+            return None
+        return {"source": self.source.reference, "revision": self.config.revision, "commit": self.source.commit}
+
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """A fresh copy of the tokenizer, its padding side as configured, without a truncation of its own.
+
+        Raises:
+            ConfigError: there is none, it has no padding token, or it pads on a side that the model can't take.
+        """
+        directory = self._tokenizer_source().directory
+        if not any((directory / name).is_file() for name in _TOKENIZER_FILES) and not any(directory.glob("*.model")):
+            raise ConfigError(  # transformers would make one with an empty vocabulary
+                f"{directory} has no tokenizer.",
+                why=f"none of {', '.join(_TOKENIZER_FILES)} and *.model is there.",
+                fix="model.tokenizer=<a directory or Hub id that has one>.",
+            )
+        side = {} if self.config.padding_side is None else {"padding_side": self.config.padding_side}
+        try:
+            tokenizer = AutoTokenizer.from_pretrained(
+                directory, trust_remote_code=self.config.trust_remote_code, **side
+            )
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"no tokenizer could be read from {directory}.",
+                why=str(error).splitlines()[0],
+                fix="model.tokenizer=<a directory or Hub id that has one>.",
+            ) from error
+        reset_tokenizer(tokenizer)
+        if tokenizer.pad_token_id is None:
+            raise ConfigError(
+                f"the tokenizer in {directory} has no padding token.",
+                why="texts of different lengths are padded to one length within a batch.",
+                fix="add pad_token to its tokenizer_config.json.",
+            )
+        check_padding_side(self._own_config(tokenizer), tokenizer)
+        return tokenizer
+
+    def architecture(
+        self, label_names: Sequence[str], *, tokenizer: PreTrainedTokenizerBase | None = None
+    ) -> PreTrainedConfig:
+        """The architecture's config with these classes.
+
+        Raises:
+            ConfigError: unknown keys, each with the nearest name, or values of a wrong type.
+        """
+        return with_labels(self._own_config(tokenizer), label_names)
+
+    def max_length(self) -> int | None:
+        """The longest input that the model takes, in tokens with the special ones; None where there is no limit."""
+        skeleton, _ = self._skeletons(self.architecture(("a", "b")), attention="auto")
+        return max_positions(skeleton)
+
+    def check_length(self, max_length: int) -> None:
+        """Refuses inputs that are longer than the model's positions.
+
+        Raises:
+            ConfigError: `max_length` tokens don't fit.
+        """
+        limit = self.max_length()
+        if limit is not None and max_length > limit:
+            raise ConfigError(
+                f"dataset.max_length={max_length} is more than the {limit} positions of the model.",
+                why="tokens after the last position have no embedding.",
+                fix=f"dataset.max_length={limit} or less.",
+            )
+
+    def build(
+        self,
+        *,
+        label_names: Sequence[str],
+        seed: int,
+        model_kwargs: ModelKwargs | None = None,
+        peft_kwargs: Mapping[str, Any] | None = None,
+        device: torch.device | str = "cpu",
+    ) -> nn.Module:
+        """The model, ready to train.
+
+        Args:
+            label_names: class names in the order of their ids.
+            seed: of everything newly initialised; the same seed gives the same weights whatever ran before.
+            model_kwargs: dtype and attention.
+            peft_kwargs: keys of `peft.LoraConfig`; None trains every parameter.
+            device: "meta" builds it without weights, to look at.
+
+        Returns:
+            A `PreTrainedModel`, or a `PeftModel` around one.
+
+        Raises:
+            ConfigError: anything that the source, the classes or the adapter can't be.
+            MissingDependencyError: the attention needs a package that isn't installed.
+        """
+        device, model_kwargs = torch.device(device), model_kwargs or ModelKwargs()
+        tokenizer = self.tokenizer()
+        config = self.architecture(label_names, tokenizer=tokenizer)
+        skeletons = self._skeletons(config, attention=model_kwargs.attn_implementation)
+        new_modules: tuple[str, ...] = ()
+        if device.type == "meta":
+            model = skeletons[0]
+        else:
+            loaded = self._weights(config, skeletons, model_kwargs=model_kwargs, device=device, seed=seed)
+            model, new_modules = loaded.model, loaded.new_modules + fit_vocabulary(loaded.model, tokenizer)
+        if peft_kwargs is None:
+            return model.to(device)
+        base = self.base_reference()
+        return add_adapter(
+            model,
+            peft_kwargs,
+            trained_whole=[*head_modules(model), *new_modules],
+            task_type=self.adapter_task,
+            base=None if base is None else str(base["source"] if base["commit"] else self.source.directory),
+            revision=None if base is None else base["commit"],
+            seed=seed + 1,
+        ).to(device)
+
+    def _weights(
+        self,
+        config: PreTrainedConfig,
+        skeletons: tuple[PreTrainedModel, PreTrainedModel],
+        *,
+        model_kwargs: ModelKwargs,
+        device: torch.device,
+        seed: int,
+    ) -> Loaded:
+        options = loading_options(model_kwargs, config=config, device=device)
+        options["trust_remote_code"] = self.config.trust_remote_code
+        if self.source is None:
+            return Loaded(build_fresh(self.auto_class, config, options=options, seed=seed), ())
+        with contextlib.ExitStack() as stack:
+            directory = self.source.directory
+            if self.source.is_adapter:
+                trained = load_trained(
+                    self.source, model_kwargs=model_kwargs, device=device, auto_class=self.auto_class
+                )
+                directory = Path(stack.enter_context(merge_adapter(trained.model)))
+                log.info(
+                    "the adapter in %s is folded into its base, and training goes on from there", self.source.directory
+                )
+            else:
+                require_safetensors(self.source)
+            return load_pretrained(
+                self.auto_class,
+                directory,
+                config,
+                held_labels=label_names_of(self._own_config(None)),
+                skeletons=skeletons,
+                options=options,
+                seed=seed,
+            )
+
+    def _own_config(self, tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedConfig:
+        if self.source is None:
+            return config_from_scratch(self.config.config or {}, tokenizer=tokenizer or self.tokenizer())
+        config = read_config(self.source.directory, trust_remote_code=self.config.trust_remote_code)
+        return override_config(config, self.config.config_overrides) if self.config.config_overrides else config
+
+    def _skeletons(self, config: PreTrainedConfig, *, attention: str) -> tuple[PreTrainedModel, PreTrainedModel]:
+        """The model on the meta device with these classes, and with one more: what differs has a row per class."""
+        names = label_names_of(config)
+        more = with_labels(config, (*names, "\0one more"))
+        trust = self.config.trust_remote_code
+        first = build_skeleton(self.auto_class, config, attention=attention, trust_remote_code=trust)
+        return first, build_skeleton(self.auto_class, more, attention=attention, trust_remote_code=trust)
+
+    def _tokenizer_source(self) -> Source:
+        if self.config.tokenizer is not None:
+            return find_source_of_tokenizer(self.config.tokenizer)
+        assert self.source is not None, "the schema asks for a tokenizer where there is no source"
+        return self.source
+
+
+def find_source_of_tokenizer(reference: str) -> Source:
+    """A tokenizer's directory, which needs no model config."""
+    from supertrainer.core.sources import local_path
+
+    path = local_path(reference)
+    if path is None:
+        return find_source(reference)
+    return Source(reference, path / "model" if (path / "model" / "tokenizer.json").is_file() else path)
+
+
+def count_parameters(model: nn.Module) -> ParameterCounts:
+    """How many parameters a model has, and how many are trained."""
+    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    return ParameterCounts(sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained))

@@ -1,0 +1,273 @@
+"""A trained model as a standard Hugging Face or PEFT directory, and back.
+
+Full fine-tuning writes what `AutoModelForSequenceClassification.from_pretrained` reads; an adapter writes what
+`peft.PeftModel.from_pretrained` reads, with config.json beside it for the class names and base.json for where the
+frozen weights are. Reloaded logits equal the trained ones bit for bit on the same machine, adapters unmerged included.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+from transformers import AutoModelForSequenceClassification, AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+
+from supertrainer.core.errors import CheckpointError, ConfigError
+from supertrainer.core.files import fsync_path, read_json, write_json
+from supertrainer.models.architecture import read_config
+from supertrainer.models.labels import label_names_of
+from supertrainer.models.loading import quiet_transformers, resolve_dtype
+from supertrainer.models.schema import ModelKwargs
+from supertrainer.models.sources import ADAPTER_CONFIG_FILE, CONFIG_FILE, Source, find_source, require_safetensors
+
+BASE_FILE = "base.json"  # beside an adapter: the source of its frozen weights, as the config named it
+BASE_FOLDER = "base_model"  # beside an adapter: the frozen weights themselves, where no source holds them
+
+# What tokenizer.json remembers of the last call, and would apply to every later one.
+_CALL_STATE = (
+    "max_length",
+    "stride",
+    "truncation_strategy",
+    "truncation_side",
+    "pad_to_multiple_of",
+    "pad_token_type_id",
+)
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """What a model directory holds.
+
+    Attributes:
+        model: in eval mode, on the device that was asked for; a `PeftModel` where the directory holds an adapter.
+        tokenizer: as it was saved.
+        label_names: class names in the order of their ids.
+    """
+
+    model: nn.Module
+    tokenizer: PreTrainedTokenizerBase
+    label_names: tuple[str, ...]
+
+
+def save_trained(
+    model: nn.Module, tokenizer: PreTrainedTokenizerBase, directory: Path, *, base: Mapping[str, Any] | None = None
+) -> None:
+    """Writes a model directory aside, forces it to the disk and renames it into place; an older one is replaced.
+
+    Args:
+        base: of an adapter, where its frozen weights come from (`TaskModel.base_reference`); None keeps them beside it.
+
+    Raises:
+        OSError: the disk is full or not writable; what was there before is intact.
+    """
+    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
+    try:
+        aside.mkdir(parents=True)
+        write_model(model, tokenizer, aside, base=base, with_base=base is None)
+        for file in aside.rglob("*"):
+            fsync_path(file)
+        _replace(aside, directory)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+    fsync_path(directory.parent)
+
+
+def write_model(
+    model: nn.Module,
+    tokenizer: PreTrainedTokenizerBase,
+    directory: Path,
+    *,
+    base: Mapping[str, Any] | None = None,
+    with_base: bool = False,
+) -> None:
+    """Writes the files of a model directory into an existing directory.
+
+    Args:
+        with_base: of an adapter, writes the frozen weights too.
+    """
+    from peft import PeftModel
+
+    with quiet_transformers():
+        if isinstance(model, PeftModel):
+            # False: PEFT would ask the Hub whether the vocabulary grew. An embedding that did is trained whole here.
+            model.save_pretrained(directory, save_embedding_layers=False)
+            (directory / "README.md").unlink(missing_ok=True)
+            model.get_base_model().config.save_pretrained(directory)
+            if base is not None:
+                write_json(directory / BASE_FILE, base)
+            if with_base:
+                _write_base(model, directory / BASE_FOLDER)
+        else:
+            model.save_pretrained(directory)
+    save_tokenizer(tokenizer, directory)
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
+    """Writes a tokenizer without the truncation and padding of its last call, and with its padding side."""
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    for key in _CALL_STATE:
+        tokenizer.init_kwargs.pop(key, None)
+    tokenizer.init_kwargs["padding_side"] = tokenizer.padding_side
+    tokenizer.save_pretrained(directory)
+
+
+def load_trained(
+    path: Path | str,
+    *,
+    model_kwargs: ModelKwargs | None = None,
+    device: torch.device | str = "cpu",
+    auto_class: Any = AutoModelForSequenceClassification,
+    trust_remote_code: bool = False,
+) -> TrainedModel:
+    """Reads a model directory, a run directory of ours, or any Hugging Face classifier.
+
+    Args:
+        path: directory, run directory, package:// or Hub id.
+        model_kwargs: dtype and attention.
+
+    Raises:
+        ConfigError: it isn't a model, or has no trained head.
+        CheckpointError: weights are missing from it.
+    """
+    source = path if isinstance(path, Source) else find_source(str(path))
+    device, model_kwargs = torch.device(device), model_kwargs or ModelKwargs()
+    load = _load_adapter if source.is_adapter else _load_full
+    model = load(source, model_kwargs=model_kwargs, device=device, auto_class=auto_class, trust=trust_remote_code)
+    tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
+    reset_tokenizer(tokenizer)
+    return TrainedModel(model.to(device).eval(), tokenizer, label_names_of(model.config))
+
+
+def reset_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Forgets truncation and padding that a tokenizer.json brought along: both are decided per call."""
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+
+
+def _load_full(
+    source: Source, *, model_kwargs: ModelKwargs, device: torch.device, auto_class: Any, trust: bool
+) -> PreTrainedModel:
+    require_safetensors(source)
+    config = read_config(source.directory, trust_remote_code=trust)
+    with quiet_transformers():
+        model, info = auto_class.from_pretrained(
+            source.directory,
+            config=config,
+            use_safetensors=True,
+            output_loading_info=True,
+            trust_remote_code=trust,
+            **loading_options(model_kwargs, config=config, device=device),
+        )
+    if info["missing_keys"]:
+        missing = sorted(info["missing_keys"])
+        raise ConfigError(
+            f"{source.reference} has no weights for {', '.join(missing[:4])}{' …' if len(missing) > 4 else ''}.",
+            why="a classifier without them would answer at random; a pretrained encoder has none before it is trained.",
+            fix="name a trained run or a fine-tuned model, or train first.",
+        )
+    return model
+
+
+def _load_adapter(
+    source: Source, *, model_kwargs: ModelKwargs, device: torch.device, auto_class: Any, trust: bool
+) -> nn.Module:
+    from peft import PeftConfig
+
+    base = _base_source(source, PeftConfig.from_pretrained(str(source.directory)))
+    own_config = source.directory / CONFIG_FILE
+    config = read_config(source.directory if own_config.is_file() else base.directory, trust_remote_code=trust)
+    vocabulary, held = config.vocab_size, read_config(base.directory, trust_remote_code=trust).vocab_size
+    config.vocab_size = held
+    with quiet_transformers():
+        model = auto_class.from_pretrained(
+            base.directory,
+            config=config,
+            use_safetensors=True,
+            ignore_mismatched_sizes=True,
+            trust_remote_code=trust,
+            **loading_options(model_kwargs, config=config, device=device),
+        )
+        if vocabulary != held:  # before the adapter: its saved embedding has the grown shape
+            model.resize_token_embeddings(vocabulary, mean_resizing=False)
+        adapted, lost = _attach(model, source.directory)
+    if lost:
+        raise CheckpointError(
+            f"{source.directory}: the adapter lacks weights that its config names.",
+            why=lost[:300],
+            fix="train it again, or take another checkpoint.",
+        )
+    return adapted
+
+
+def _attach(model: PreTrainedModel, directory: Path) -> tuple[nn.Module, str]:
+    """Puts a saved adapter on its base. The text says which weights the file lacks; empty where it lacks none."""
+    from peft import PeftModel
+
+    with warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        try:
+            adapted = PeftModel.from_pretrained(model, str(directory))
+        except KeyError as error:  # a module that is trained whole
+            return model, f"{error} is missing"
+    lost = [str(warning.message) for warning in said if "missing adapter keys" in str(warning.message).lower()]
+    return adapted, "; ".join(lost)
+
+
+def _base_source(source: Source, peft_config: Any) -> Source:
+    """Where an adapter's frozen weights are: beside it, where base.json says, or where PEFT's own config says."""
+    if (source.directory / BASE_FOLDER / CONFIG_FILE).is_file():
+        return Source(source.reference, source.directory / BASE_FOLDER)
+    if (source.directory / BASE_FILE).is_file():
+        base = read_json(source.directory / BASE_FILE)
+        return find_source(base["source"], revision=base["commit"] or base["revision"])
+    if peft_config.base_model_name_or_path is None:
+        raise ConfigError(
+            f"{source.reference} is an adapter that doesn't say on which model.",
+            fix=f"put the model's name into base_model_name_or_path of {source.directory / ADAPTER_CONFIG_FILE}.",
+        )
+    return find_source(peft_config.base_model_name_or_path, revision=peft_config.revision)
+
+
+def loading_options(model_kwargs: ModelKwargs, *, config: Any, device: torch.device) -> dict[str, Any]:
+    """The arguments of `from_pretrained` and `from_config` that `ModelKwargs` stands for."""
+    attention = model_kwargs.attn_implementation
+    return {
+        "dtype": resolve_dtype(model_kwargs, config=config, device=device),
+        **({} if attention == "auto" else {"attn_implementation": attention}),
+    }
+
+
+def _write_base(model: Any, directory: Path) -> None:
+    """The frozen model as it was before the adapter: its names without PEFT's wrappers."""
+    from safetensors.torch import save_file
+
+    base = model.get_base_model()
+    tensors = {}
+    for name, tensor in base.state_dict().items():
+        if "lora_" in name or ".modules_to_save." in name:
+            continue
+        plain = name.replace(".base_layer.", ".").replace(".original_module.", ".")
+        tensors[plain] = tensor.detach().cpu().contiguous()
+    directory.mkdir()
+    base.config.save_pretrained(directory)
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def _replace(aside: Path, directory: Path) -> None:
+    """Renames a directory into place. Two renames can't be one step: a kill between them leaves the old one aside."""
+    old = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.old")
+    if directory.exists():
+        os.replace(directory, old)
+    os.replace(aside, directory)
+    shutil.rmtree(old, ignore_errors=True)
