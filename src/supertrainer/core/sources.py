@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 from pathlib import Path
 
 from supertrainer.core.errors import ConfigError
 
 PACKAGE_SCHEME = "package://"
+# A dot alone says nothing: Hub ids have version numbers.
+_FILE_SUFFIXES = frozenset(
+    ".csv .tsv .json .jsonl .parquet .arrow .txt .gz .zip .yaml .yml .toml .safetensors .bin .gguf .pt .onnx".split()
+)
 
 
 def local_path(source: str) -> Path | None:
@@ -25,13 +30,26 @@ def local_path(source: str) -> Path | None:
     path = Path(source).expanduser()
     if path.exists():
         return path
-    if source.startswith(("/", "./", "../", "~")) or path.suffix or source.count("/") > 1:
+    if _is_meant_as_path(source):
+        beside = sorted(item.name for item in path.parent.iterdir()) if path.parent.is_dir() else []
+        close = difflib.get_close_matches(path.name, beside, n=1)
         raise ConfigError(
             f"{source} is not there.",
             why=f"it was looked up from {Path.cwd()}.",
-            fix="give the path of an existing file or directory, or a Hub id like `org/name`.",
+            fix=f"did you mean {path.parent / close[0]}?" if close else "give an existing path, or a Hub id: `org/name`.",
         )
     return None
+
+
+def _is_meant_as_path(source: str) -> bool:
+    """Whether a text that names nothing here can't be a Hub id, or begins with a directory that is here."""
+    first, slash, rest = source.partition("/")
+    return (
+        source.startswith(("/", "./", "../", "~"))
+        or Path(source).suffix.lower() in _FILE_SUFFIXES
+        or "/" in rest
+        or (slash != "" and Path(first).is_dir())
+    )
 
 
 def _package_path(source: str) -> Path:
