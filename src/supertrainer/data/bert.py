@@ -75,22 +75,33 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             s: checks.with_values(s, rows, ["label"], kind=NO_LABEL, policy=policy) for s, rows in splits.items()
         }
         checked = {split: self._renamed(split, rows, checks) for split, rows in checked.items()}
-        names = self._names(checked, checks)
-        what = f"have a label that is none of {_listed(names)}"
-        checked = {s: checks.with_labels_of(s, rows, names, what=what, fix=MAPPED) for s, rows in checked.items()}
-        if "train" in checked and self._model_labels is None:
-            trained = set(checked["train"].columns["label"])
-            learnt = [name for name in names if name in trained]
-            for split in ("validation", "test"):
-                if split in checked:
-                    what = "have a label that no train row has"
-                    fix = "add train rows of it, or take these rows out."
-                    checked[split] = checks.with_labels_of(split, checked[split], learnt, what=what, fix=fix)
-            _check_choice(
-                learnt, rows=len(checked["train"]), column=self.config.columns.label, findings=checks.findings
-            )
+        names = self._declared_names(checked)
+        if names:
+            what = f"rows with a label that is none of {_listed(names)}"
+            checked = {s: checks.with_labels_of(s, rows, names, what=what, fix=MAPPED) for s, rows in checked.items()}
+        if self._model_labels is None:
+            names, checked = self._learnt(checked, names, checks)
         self._label_names = names
         return checked
+
+    def _learnt(
+        self, splits: dict[str, Rows], declared: tuple[str, ...], checks: RowChecks
+    ) -> tuple[tuple[str, ...], dict[str, Rows]]:
+        """The label names of a model to be trained, and the rows whose label its train rows can teach it."""
+        if "train" not in splits:
+            if not declared:
+                why = "a label's id is its place among the train rows' labels."
+                checks.findings.add_problem(
+                    "there are no train rows.", why=why, fix="list the labels in dataset.labels."
+                )
+            return declared, splits
+        train = splits["train"]
+        trained = {label for label in train.columns["label"] if label is not None}
+        names = declared or tuple(sorted(trained, key=_order))
+        learnt = [name for name in names if name in trained]
+        _check_choice(learnt, rows=len(train), column=self.config.columns.label, findings=checks.findings)
+        what, fix = "rows with a label that no train row has", "add train rows of it, or take these rows out."
+        return names, {s: checks.with_labels_of(s, rows, learnt, what=what, fix=fix) for s, rows in splits.items()}
 
     def strata(self, rows: Rows) -> list[str]:
         return [label or "" for label in rows.columns["label"]]
@@ -156,24 +167,19 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
         names = self.config.labels
         if not isinstance(names, dict):
             return rows
-        what = f"have a label that dataset.labels doesn't map (it has {_listed(list(names))})"
+        what = f"rows with a label that dataset.labels doesn't map (it has {_listed(list(names))})"
         rows = checks.with_labels_of(split, rows, list(names), what=what, fix="map it too, or mend the labels.")
         labels: list[str | None] = [names[label] for label in rows.columns["label"] if label is not None]
         return Rows({**rows.columns, "label": labels}, rows.places)
 
-    def _names(self, splits: Mapping[str, Rows], checks: RowChecks) -> tuple[str, ...]:
+    def _declared_names(self, splits: Mapping[str, Rows]) -> tuple[str, ...]:
+        """The label names that the model, the config or the data itself lists; empty where none does."""
         if self._model_labels is not None:
             return self._model_labels
-        if self.config.labels is not None:
-            listed = self.config.labels
+        listed = self.config.labels
+        if listed is not None:
             return tuple(dict.fromkeys(listed.values() if isinstance(listed, dict) else listed))
-        if "train" not in splits:
-            checks.findings.add_problem(
-                "there are no train rows to take the labels from.", fix="list them in dataset.labels."
-            )
-            return ()
-        train = splits["train"]
-        return train.class_names or tuple(sorted({label for label in train.columns["label"] if label}, key=_order))
+        return next((rows.class_names for rows in splits.values() if rows.class_names is not None), ())
 
 
 def _order(label: str) -> tuple[int, int, str]:

@@ -11,7 +11,7 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault. `what` is said of a number of rows: `have no text` makes `train: 3 rows have no text: …`."""
+    """A kind of faulty rows: `rows without text` is told as `train: rows without text (3): train.csv:4, …`."""
 
     what: str
     why: str = ""
@@ -49,14 +49,10 @@ class Findings:
     def raise_if_any(self) -> None:
         """Raises DataError with every problem; rows of one kind are counted and the first five places named."""
         told = [
-            Problem(
-                f"{where}: {len(places)} row{'s' * (len(places) > 1)} {kind.what}: {_shown(places)}.",
-                kind.why,
-                kind.fix,
-            )
+            Problem(f"{where}: {kind.what} ({len(places)}): {_shown(places)}.", kind.why, kind.fix)
             for (where, kind), places in self._faults.items()
         ]
-        raise_all(DataError, [*self.problems, *told])
+        raise_all(DataError, [*told, *self.problems])
 
 
 def _shown(places: list[str]) -> str:

@@ -117,7 +117,7 @@ def _given_split(
     path = base / name
     found = [path] if path.exists() else sorted(base.glob(name)) if re.search(r"[*?\[]", name) else []
     if not found:
-        near = difflib.get_close_matches(name, [p.name for p in _visible(base)], n=1, cutoff=0.5)
+        near = difflib.get_close_matches(name, [p.name for p in _visible(base)], n=1, cutoff=0.75)
         problems.append(
             Problem(
                 f"{key}={name}: there is no {path}.",

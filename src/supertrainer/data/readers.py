@@ -17,7 +17,7 @@ from supertrainer.data.locate import SourceFile
 from supertrainer.data.schema import DatasetConfig
 from supertrainer.data.tables import RawRows, from_arrow, from_dataset, load_saved, read_table
 
-NOT_AN_OBJECT = Kind("are no JSON objects", fix='write every row as {"column": value, …}.')
+NOT_AN_OBJECT = Kind("rows that are no JSON objects", fix='write every row as {"column": value, …}.')
 
 
 def read_file(
@@ -71,7 +71,7 @@ def _read_csv(file: SourceFile, config: DatasetConfig, findings: Findings) -> Ra
             header = _unique_header(record, file)
         elif len(record) != len(header):
             kind = Kind(
-                f"have more or fewer cells than the {len(header)} columns",
+                f"rows with more or fewer cells than the {len(header)} columns",
                 why="a delimiter or a quote inside a text that isn't quoted shifts the cells.",
                 fix="quote such cells, or set dataset.csv.delimiter or dataset.csv.quote (null for unquoted files).",
             )
@@ -131,7 +131,9 @@ def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows
         try:
             row = json.loads(content)
         except json.JSONDecodeError as error:
-            kind = Kind("are no JSON", fix="one JSON object a line; dataset.format=json reads one list of objects.")
+            kind = Kind(
+                "lines that are no JSON", fix="one JSON object a line; dataset.format=json reads one list of objects."
+            )
             findings.add(kind, where=file.name, place=f"{file.name}:{line} ({error.msg}, column {error.colno})")
             continue
         if isinstance(row, dict):

@@ -75,7 +75,9 @@ def select(raw: RawRows, columns: Sequence[Column], *, where: str, findings: Fin
         )
     faulty: set[int] = set()
     for column in present:
-        kind = Kind(f"hold no {column.kind} in the column {column.name!r}", fix=f"mend them, or set {column.setting}.")
+        kind = Kind(
+            f"rows with no {column.kind} in the column {column.name!r}", fix=f"mend them, or set {column.setting}."
+        )
         for index, value in enumerate(values[column.key]):
             if value is UNREADABLE:
                 faulty.add(index)

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from supertrainer.config.strict import StrictModel, TargetModel
+from supertrainer.config.strict import ExistingSource, StrictModel, TargetModel
 
 SPLITS = ("train", "validation", "test")
 Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "arrow", "saved", "folders", "hub"]
@@ -108,7 +108,7 @@ class TextColumns(StrictModel):
 class DatasetConfig(TargetModel):
     """What every dataset has: a source, its format, splits, limits and what is done about faulty rows."""
 
-    source: str = Field(description="Local file or directory, package://MODULE/PATH, or a Hub id.")
+    source: ExistingSource = Field(description="Local file or directory, package://MODULE/PATH, or a Hub id.")
     format: Format | None = Field(None, description="null: by the suffix of the file or by what the directory holds.")
     name: str | None = Field(None, description="Configuration of a Hub set that has several.")
     revision: str | None = Field(None, description="Branch, tag or commit of a Hub set.")

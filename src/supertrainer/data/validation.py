@@ -13,18 +13,19 @@ from supertrainer.data.rows import Rows
 from supertrainer.data.schema import SPLITS, DatasetConfig, Policy
 from supertrainer.data.splitting import Key, text_key, too_small
 
-NO_TEXT = Kind("have no text", fix="mend them, or dataset.on_empty_text=drop.")
-NO_LABEL = Kind("have no label", fix="mend them, or dataset.on_missing_label=drop.")
+NO_TEXT = Kind("rows without text", fix="mend them, or dataset.on_empty_text=drop.")
+NO_LABEL = Kind("rows without label", fix="mend them, or dataset.on_missing_label=drop.")
 REPEATED = Kind(
-    "repeat the text of an earlier row of the split", fix="mend the file, or dataset.on_repeated_rows=drop or keep."
+    "rows that repeat the text of an earlier row of the split",
+    fix="mend the file, or dataset.on_repeated_rows=drop or keep.",
 )
 CONFLICTING = Kind(
-    "repeat a text with another label",
+    "rows that repeat a text with another label",
     why="no policy knows which label is right.",
     fix="mend the labels, or remove one.",
 )
 ACROSS = Kind(
-    "stand in two splits",
+    "rows that stand in two splits",
     why="a model that was trained on a row is not tested by it.",
     fix="mend the files, or dataset.on_repeated_across_splits=drop (out of train first).",
 )
@@ -57,7 +58,7 @@ class RowChecks:
             for index in sorted(lacking):
                 self.findings.add(kind, where=split, place=rows.places[index])
         else:
-            self.report.drop(split, kind.what.removeprefix("have "), len(lacking))
+            self.report.drop(split, kind.what.removeprefix("rows "), len(lacking))
         return rows.without(lacking)
 
     def without_repeats(self, split: str, rows: Rows) -> Rows:
