@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, field_validator, model_validator
 
 from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.strict import FrozenMapping, NotIdentity, TargetModel
@@ -166,6 +166,12 @@ class TrainerConfig(TargetModel):
             not_identity=CADENCE_KWARGS,
         ),
     ] = Field(default_factory=dict, description="Keys of transformers.TrainingArguments.")
+
+    @field_validator("peft_kwargs", "bitsandbytes_kwargs", mode="before")
+    @classmethod
+    def _nothing_is_none(cls, value: Any) -> Any:
+        """An empty group file (`none.yaml`) composes to {}: the same as null."""
+        return value or None
 
     @property
     def micro_batch_size(self) -> int:

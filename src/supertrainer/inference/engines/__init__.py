@@ -1,0 +1,1 @@
+"""Where trained models run: one adapter a file, imported only when a config names it."""

@@ -1,0 +1,77 @@
+"""transformers and PEFT in this process."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from supertrainer.core.errors import ConfigError
+from supertrainer.data.collation import EncodedRows
+from supertrainer.inference.engines.schema import HfEngineConfig
+from supertrainer.inference.logits import predict_logits
+from supertrainer.models.saving import TrainedModel, load_trained
+
+
+class HfEngine:
+    """Runs a trained classifier on encoded rows. The model is read when it is first needed."""
+
+    def __init__(
+        self, config: HfEngineConfig, *, source: str | Path | None = None, trained: TrainedModel | None = None
+    ):
+        """
+        Args:
+            config: batch size, device, dtype, attention.
+            source: a model directory, run directory, package:// or Hub id of a trained model.
+            trained: the model itself, where it is loaded already; one of the two is needed.
+
+        Raises:
+            ConfigError: neither is given, or a GPU is asked for where there is none.
+        """
+        if (source is None) == (trained is None):
+            raise ConfigError(
+                "an engine needs one model: a source, or one that is loaded.", fix="model.source=runs/NAME."
+            )
+        if config.device == "cuda" and not torch.cuda.is_available():
+            raise ConfigError("engine.device=cuda, and torch sees no GPU.", fix="engine.device=auto or cpu.")
+        self.config = config
+        self._source = source
+        self._trained = trained
+        self.tokens = 0  # of all rows that went through, padding not counted
+        self.seconds = 0.0  # in the model
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model runs."""
+        automatic = "cuda" if torch.cuda.is_available() else "cpu"
+        return torch.device(automatic if self.config.device == "auto" else self.config.device)
+
+    @property
+    def trained(self) -> TrainedModel:
+        """Model, tokenizer and label names.
+
+        Raises:
+            ConfigError: the source isn't a trained classifier.
+        """
+        if self._trained is None:
+            assert self._source is not None
+            self._trained = load_trained(self._source, model_kwargs=self.config.model_kwargs, device=self.device)
+        return self._trained
+
+    def logits(self, rows: EncodedRows) -> Iterator[tuple[Tensor, list[int]]]:
+        """Logits (B, C) on the CPU with the numbers of their rows, longest rows first; every row comes once."""
+        trained = self.trained
+        pad_token_id = trained.tokenizer.pad_token_id
+        batches = predict_logits(trained.model, rows, pad_token_id=pad_token_id, batch_size=self.config.batch_size)
+        while True:
+            started = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            logits, numbers = batch[0].float().cpu(), batch[1]
+            self.seconds += time.perf_counter() - started
+            self.tokens += int(rows.lengths[numbers].sum())
+            yield logits, numbers

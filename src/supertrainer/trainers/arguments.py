@@ -1,0 +1,71 @@
+"""`trainer.training_kwargs` -> `transformers.TrainingArguments`: what the user set, and what one place decides."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import TrainingArguments
+
+from supertrainer.config.strict import thaw
+from supertrainer.core.errors import ConfigError, raise_all
+from supertrainer.trainers.schema import TrainerConfig, accumulation_steps, precision_problems
+
+# transformers 5.24 has renamed gradient checkpointing; 5.17 knows the old name only, and both are understood here.
+_CHECKPOINTING = {
+    "gradient_checkpointing": "activation_checkpointing",
+    "gradient_checkpointing_kwargs": "activation_checkpointing_kwargs",
+}
+
+
+def training_arguments(config: TrainerConfig, *, output_dir: Path, seed: int, num_processes: int) -> TrainingArguments:
+    """The arguments of the Hugging Face Trainer.
+
+    Args:
+        output_dir: where it writes checkpoints before they are committed.
+        seed: of every random choice.
+        num_processes: how many processes train together.
+
+    Raises:
+        ConfigError: micro-batches that don't divide the step, a number format that this machine lacks, or values that
+            TrainingArguments refuses.
+    """
+    given = thaw(config.training_kwargs)
+    raise_all(ConfigError, precision_problems(given, has_gpu=torch.cuda.is_available()))
+    given.setdefault("per_device_train_batch_size", config.micro_batch_size)
+    accumulation = accumulation_steps(
+        global_batch_size=config.global_batch_size,
+        micro_batch_size=given["per_device_train_batch_size"],
+        num_processes=num_processes,
+    )
+    decided: dict[str, Any] = {
+        "output_dir": str(output_dir),
+        "gradient_accumulation_steps": accumulation,
+        "seed": seed,
+        "report_to": "none",
+        "remove_unused_columns": False,
+        "average_tokens_across_devices": True,  # the loss counts labels over all processes
+        "logging_nan_inf_filter": False,  # it would read the loss back after every micro-batch, and hide what it finds
+    }
+    try:
+        return TrainingArguments(**_renamed(given), **decided)
+    except (ValueError, TypeError, ImportError) as error:
+        raise ConfigError(
+            f"trainer.training_kwargs: {str(error).splitlines()[0]}", fix="see transformers.TrainingArguments."
+        ) from error
+
+
+def checkpoints_activations(config: TrainerConfig) -> bool:
+    """Whether activations are computed again in the backward pass, to save memory."""
+    return any(config.training_kwargs.get(name) for pair in _CHECKPOINTING.items() for name in pair)
+
+
+def _renamed(given: dict[str, Any]) -> dict[str, Any]:
+    known = {field.name for field in dataclasses.fields(TrainingArguments)}
+    for old, new in _CHECKPOINTING.items():
+        name, other = (new, old) if new in known else (old, new)
+        if other in given:
+            given.setdefault(name, given.pop(other))
+    return given

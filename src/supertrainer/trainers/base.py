@@ -1,0 +1,299 @@
+"""What the fine-tuning trainers of all tasks share: plan, resume, train, evaluate, select, save."""
+
+from __future__ import annotations
+
+import functools
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+from transformers import PreTrainedTokenizerBase, TrainingArguments
+
+from supertrainer.checkpoint.manifest import Checkpoint
+from supertrainer.checkpoint.store import CheckpointStore
+from supertrainer.core import distributed
+from supertrainer.core.errors import ConfigError
+from supertrainer.core.files import is_disk_full
+from supertrainer.core.run_directory import RunDirectory
+from supertrainer.core.seeds import seed_everything
+from supertrainer.data.base import TaskDataset
+from supertrainer.data.batching import BatchPlan
+from supertrainer.data.collation import EncodedRows
+from supertrainer.inference.logits import predict_logits
+from supertrainer.metrics.base import Metric
+from supertrainer.models.base import TaskModel, count_parameters
+from supertrainer.models.saving import save_trained, write_model
+from supertrainer.trainers.arguments import checkpoints_activations, training_arguments
+from supertrainer.trainers.checkpointing import CheckpointCallback, load_weights
+from supertrainer.trainers.results import TrainResult
+from supertrainer.trainers.schema import TrainerConfig, planned_steps
+from supertrainer.trainers.session import Session, build_session
+from supertrainer.trainers.throughput import peak_memory_gib
+from supertrainer.trainers.trackers import Tracker
+
+log = logging.getLogger(__name__)
+
+
+class TaskTrainer(ABC):
+    """Fine-tunes a model on a dataset's train rows. A task says what its loss and its metric are.
+
+    Everything but the number of rows in memory at once is a function of config, data and seed: micro-batch, processes,
+    and where a run was interrupted don't show in the weights.
+    """
+
+    def __init__(
+        self,
+        config: TrainerConfig,
+        *,
+        run: RunDirectory,
+        model: TaskModel,
+        dataset: TaskDataset[Any],
+        metric: Metric[Any, Any],
+        tracker: Tracker,
+        seed: int,
+        deterministic: bool = True,
+        attempt: int = 1,
+    ) -> None:
+        """
+        Args:
+            config: recipe, batches, what is kept.
+            run: where checkpoints, metrics and the trained model go; its lock is held by the caller.
+            model: builds what is trained.
+            dataset: its `train` rows are trained on, its `validation` rows evaluated.
+            metric: of the validation rows; its main scalar ranks checkpoints.
+            tracker: takes the curves.
+            seed: of new weights, order and dropout.
+            deterministic: deterministic kernels.
+            attempt: number of this start of the run, for metrics.jsonl.
+        """
+        self.config = config
+        self.run = run
+        self.model = model
+        self.dataset = dataset
+        self.metric = metric
+        self.tracker = tracker
+        self.seed = seed
+        self.deterministic = deterministic
+        self.attempt = attempt
+
+    @abstractmethod
+    def summed_loss(self, outputs: Any, labels: Tensor) -> Tensor:
+        """The sum of the loss over everything in a micro-batch that has a label, a scalar."""
+
+    @abstractmethod
+    def update_metric(self, logits: Tensor, rows: EncodedRows, numbers: Sequence[int]) -> None:
+        """Adds a batch of evaluated rows to the metric.
+
+        Args:
+            logits: of these rows.
+            rows: the split.
+            numbers: which of its rows.
+        """
+
+    @functools.cached_property
+    def tokenizer(self) -> PreTrainedTokenizerBase:
+        """The model's tokenizer."""
+        return self.model.tokenizer()
+
+    @functools.cached_property
+    def store(self) -> CheckpointStore:
+        """The run's checkpoints."""
+        best = (self.metric.main, self.metric.greater_is_better)
+        return CheckpointStore(self.run.checkpoints, keep_last=self.config.keep_last, keep_best=best)
+
+    @functools.cached_property
+    def planned_steps(self) -> int:
+        """Optimizer steps of the whole run."""
+        rows = len(self.dataset.load()["train"])
+        return planned_steps(
+            rows, global_batch_size=self.config.global_batch_size, training_kwargs=self.config.training_kwargs
+        )
+
+    def rows(self, split: str) -> EncodedRows | None:
+        """A split's rows as token ids; None where the dataset has no such split."""
+        splits = self.dataset.load()
+        return EncodedRows(self.dataset.encode(splits[split], self.tokenizer)) if split in splits else None
+
+    def train(self, *, resume: bool = True) -> TrainResult:
+        """Trains from the newest checkpoint, or from the beginning, to the planned step; writes the trained model.
+
+        A run that has come to its planned step already isn't trained again. Every process calls it.
+
+        Args:
+            resume: go on from the newest complete checkpoint where there is one.
+
+        Raises:
+            ConfigError: what can't be trained as configured.
+            DataError: too few rows, or faulty ones.
+            CheckpointError: a checkpoint can't be written or read.
+            SupertrainerError: the loss isn't finite.
+            KeyboardInterrupt: a second Ctrl-C.
+        """
+        distributed.initialize()
+        seed_everything(self.seed, deterministic=self.deterministic)
+        latest = distributed.on_main_then_broadcast(lambda: self._prepare(resume=resume))
+        module = self.model.build(
+            label_names=self.dataset.label_names,
+            seed=self.seed,
+            model_kwargs=self.config.model_kwargs,
+            peft_kwargs=self.config.peft_kwargs,
+        )
+        if latest is not None and latest.step >= self.planned_steps:
+            log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
+            return self._finish(module, None)
+        return self._train(module, latest)
+
+    def evaluate(self, module: nn.Module, rows: EncodedRows, *, batch_size: int) -> dict[str, float]:
+        """The metric's scalars over all rows: the same for any batch size and number of processes."""
+        self.metric.reset()
+        batches = predict_logits(
+            module,
+            rows,
+            pad_token_id=self.tokenizer.pad_token_id,
+            batch_size=batch_size,
+            rank=distributed.rank(),
+            world_size=distributed.world_size(),
+        )
+        for logits, numbers in batches:
+            self.update_metric(logits, rows, numbers)
+        total = distributed.all_reduce_sum(self.metric.state())
+        self.metric.reset()
+        self.metric.merge(total)
+        return self.metric.compute()
+
+    def _prepare(self, *, resume: bool) -> Checkpoint | None:
+        self.store.prepare()
+        latest = self.store.find_latest() if resume else None
+        if latest is not None and latest.step > self.planned_steps:
+            raise ConfigError(
+                f"{latest.path} is beyond the {self.planned_steps} steps that are planned.",
+                why="a run can be made longer, not shorter.",
+                fix="give a greater length, or run.fresh=true.",
+            )
+        return latest
+
+    def _train(self, module: nn.Module, latest: Checkpoint | None) -> TrainResult:
+        args = training_arguments(
+            self.config, output_dir=self.store.incoming, seed=self.seed, num_processes=distributed.world_size()
+        )
+        session = self._session(module, args)
+        step = 0 if latest is None else latest.step
+        log.info(
+            "steps %d to %d; a step has %d rows = %d × %d micro-batches × %d processes",
+            step + 1,
+            self.planned_steps,
+            self.config.global_batch_size,
+            args.per_device_train_batch_size,
+            args.gradient_accumulation_steps,
+            distributed.world_size(),
+        )
+        if distributed.is_main():
+            self.tracker.open(self.run.path, first_step=step + 1)
+        try:
+            with session.stop.listening():
+                session.trainer.train(resume_from_checkpoint=None if latest is None else str(latest.path))
+        except Exception as error:
+            if is_disk_full(error):
+                with self.store.writing(step=session.trainer.state.global_step):
+                    raise
+            raise
+        finally:
+            self.tracker.close()
+        if session.stop.stopped:
+            return self._result(module, session, step=session.trainer.state.global_step, selected=None)
+        return self._finish(module, session)
+
+    def _session(self, module: nn.Module, args: TrainingArguments) -> Session:
+        train_rows, validation_rows = self.rows("train"), self._validation_rows(args)
+        assert train_rows is not None, "the planned steps were counted on them"
+        self.model.check_length(
+            max(int(rows.lengths.max()) for rows in (train_rows, validation_rows) if rows is not None)
+        )
+        if self.config.peft_kwargs is not None and checkpoints_activations(self.config):
+            # Frozen embeddings give activations without gradients, and checkpointed layers would get none at all.
+            module.enable_input_require_grads()  # type: ignore[operator]
+        plan = BatchPlan(
+            train_rows.lengths,
+            global_batch_size=self.config.global_batch_size,
+            seed=self.seed,
+            batching=self.config.batching,
+        )
+        checkpoints = CheckpointCallback(
+            self.store, metric=self.metric, keeps_best=self.config.select == "best", attempt=self.attempt
+        )
+        evaluation = None
+        if validation_rows is not None:
+            evaluation = functools.partial(
+                self.evaluate, rows=validation_rows, batch_size=args.per_device_eval_batch_size
+            )
+        return build_session(
+            module,
+            args=args,
+            rows=train_rows,
+            plan=plan,
+            planned_steps=self.planned_steps,
+            pad_token_id=self.tokenizer.pad_token_id,
+            summed_loss=self.summed_loss,
+            evaluation=evaluation,
+            write_model=self._write_checkpoint,
+            checkpoints=checkpoints,
+            tracker=self.tracker,
+            metrics_path=self.run.metrics_jsonl,
+            main_metric=self.metric.main,
+            attempt=self.attempt,
+        )
+
+    def _validation_rows(self, args: TrainingArguments) -> EncodedRows | None:
+        if args.eval_strategy == "no":
+            return None
+        rows = self.rows("validation")
+        if rows is None:
+            raise ConfigError(
+                f"training_kwargs.eval_strategy={args.eval_strategy.value}, and the dataset has no validation rows.",
+                fix="dataset.splits.validation=0.1 makes some of the train rows; eval_strategy=no trains without.",
+            )
+        return rows
+
+    def _write_checkpoint(self, module: nn.Module, directory: Path) -> None:
+        write_model(module, self.tokenizer, directory, base=self.model.base_reference())
+
+    def _finish(self, module: nn.Module, session: Session | None) -> TrainResult:
+        """Writes the selected weights as the trained model."""
+        selected = distributed.on_main_then_broadcast(self._selected)
+        load_weights(module, selected.path)
+        distributed.on_main_then_broadcast(
+            lambda: save_trained(module, self.tokenizer, self.run.model, base=self.model.base_reference())
+        )
+        log.info("the weights of step %d are in %s", selected.step, self.run.model)
+        return self._result(module, session, step=self.planned_steps, selected=selected)
+
+    def _selected(self) -> Checkpoint:
+        best = self.store.find_best() if self.config.select == "best" else None
+        selected = best or self.store.find_latest()
+        assert selected is not None, "the last step is always saved"
+        return selected
+
+    def _result(
+        self, module: nn.Module, session: Session | None, *, step: int, selected: Checkpoint | None
+    ) -> TrainResult:
+        first, seconds, rows, tokens = step, 0.0, 0, 0
+        if session is not None:
+            first, seconds = session.metrics.first_step, session.metrics.seconds
+            rows = session.tokens.rows_up_to(step) - session.tokens.rows_up_to(first)
+            tokens = session.tokens.up_to(step) - session.tokens.up_to(first)
+        return TrainResult(
+            outcome="interrupted" if selected is None else "done",
+            step=step,
+            first_step=first,
+            planned_steps=self.planned_steps,
+            selected_step=None if selected is None else selected.step,
+            metrics={} if selected is None else dict(selected.extra["metrics"]),
+            parameters=count_parameters(module),
+            seconds=seconds,
+            rows_per_second=rows / seconds if seconds else None,
+            tokens_per_second=tokens / seconds if seconds else None,
+            peak_memory_gib=peak_memory_gib(next(module.parameters()).device),
+        )

@@ -1,0 +1,90 @@
+"""The one subclass of `transformers.Trainer`: our batches, evaluation and model files, the rest its own."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import (
+    DefaultFlowCallback,
+    PrinterCallback,
+    ProgressCallback,
+    Trainer,
+    TrainerCallback,
+    TrainingArguments,
+)
+
+from supertrainer.trainers.losses import StepLoss
+
+EVAL_PREFIX = "eval_"
+
+
+class ExactTrainer(Trainer):
+    """Trains on given micro-batches, with a loss that is exact over the whole optimizer step."""
+
+    def __init__(
+        self,
+        *,
+        model: nn.Module,
+        args: TrainingArguments,
+        loader: DataLoader[Any],
+        loss: StepLoss,
+        evaluation: Callable[[nn.Module], Mapping[str, float]] | None,
+        write_model: Callable[[nn.Module, Path], None],
+        callbacks: Sequence[TrainerCallback],
+    ) -> None:
+        """
+        Args:
+            model: to be trained.
+            args: arguments of the Trainer.
+            loader: the micro-batches of this process; its batch sampler is told of a new epoch by a callback.
+            loss: the loss function, and the record of what it gave.
+            evaluation: computes the scalars of the validation rows; None where nothing is evaluated.
+            write_model: writes a model directory.
+            callbacks: in the order in which they are called.
+        """
+        # The library asks for a dataset where it is to evaluate; `evaluate` below never looks at it.
+        evaluated: Dataset[Any] | None = None if evaluation is None else loader.dataset
+        super().__init__(
+            model=model,
+            args=args,
+            train_dataset=loader.dataset,
+            eval_dataset=evaluated,
+            data_collator=loader.collate_fn,
+            compute_loss_func=loss,
+            callbacks=list(callbacks),
+        )
+        self._loader = loader
+        self._evaluation = evaluation
+        self._write_model = write_model
+        self.model_accepts_loss_kwargs = False  # the loss is made outside the model, so its count has no use in there
+        for replaced in (DefaultFlowCallback, ProgressCallback, PrinterCallback):
+            self.remove_callback(replaced)
+
+    def get_train_dataloader(self) -> DataLoader[Any]:
+        """The micro-batches of this process: they are dealt already, so accelerate has nothing to shard."""
+        return self._loader
+
+    def evaluate(
+        self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"
+    ) -> dict[str, float]:
+        """The scalars of the validation rows, over all processes; logged as the library's own are."""
+        assert self._evaluation is not None, "nothing is evaluated, so nobody asks"
+        metrics = {f"{EVAL_PREFIX}{name}": value for name, value in self._evaluation(self.model).items()}
+        self.log(dict(metrics))
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """A model directory without training_args.bin, on the first process."""
+        if self.args.should_save:
+            directory = Path(output_dir or self.args.output_dir)
+            directory.mkdir(parents=True, exist_ok=True)
+            self._write_model(self.model, directory)
+
+    def floating_point_ops(self, inputs: dict[str, Any]) -> int:
+        """Not counted here: the library walks over all parameters for it, after every micro-batch."""
+        return 0

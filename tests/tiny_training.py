@@ -1,0 +1,117 @@
+"""A whole training run on a tiny model: built from plain values, also as a process of its own under torchrun.
+
+python tests/tiny_training.py SPEC.json     {"directory": …, "source": …, further keywords of `tiny_trainer`}
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from tiny_models import tiny_texts
+
+from supertrainer.core.run_directory import RunDirectory
+
+LABELS = ("bad", "fair", "good")
+KWARGS: dict[str, Any] = {
+    "per_device_train_batch_size": 4,
+    "per_device_eval_batch_size": 8,
+    "num_train_epochs": 2,
+    "learning_rate": 1e-3,
+    "lr_scheduler_type": "constant_with_warmup",
+    "warmup_steps": 2,
+    "weight_decay": 0.01,
+    "logging_steps": 1,
+    "eval_strategy": "no",
+    "save_strategy": "no",
+    "disable_tqdm": True,
+}
+
+
+def write_rows(path: Path, count: int, *, seed: int = 0) -> Path:
+    """Texts of mixed length with a label that depends on their first word, as JSON lines."""
+    lines = []
+    for text in tiny_texts(count, seed=seed):
+        label = LABELS[int(text.split()[0].removeprefix("w")) % 3]
+        lines.append(json.dumps({"text": text, "label": label}))
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def tiny_trainer(
+    directory: Path | str,
+    source: Path | str,
+    *,
+    rows: int = 22,
+    validation: int = 9,
+    training_kwargs: dict[str, Any] | None = None,
+    config_overrides: dict[str, Any] | None = None,
+    tensorboard: bool = False,
+    main: str = "macro_f1",
+    seed: int = 7,
+    attempt: int = 1,
+    **trainer: Any,
+) -> Any:
+    """A `BertTrainer` on 22 rows of a made-up language, 8 a step."""
+    from supertrainer.data.bert import BertDataset
+    from supertrainer.data.schema import BertDatasetConfig
+    from supertrainer.metrics.classification import ClassificationMetric
+    from supertrainer.metrics.schema import ClassificationMetricConfig
+    from supertrainer.models.bert import BertModel
+    from supertrainer.models.schema import BertModelConfig
+    from supertrainer.trainers.bert import BertTrainer
+    from supertrainer.trainers.schema import BertTrainerConfig, NoTrackerConfig, TensorBoardTrackerConfig
+    from supertrainer.trainers.trackers import NoTracker, TensorBoardTracker
+
+    run = RunDirectory(Path(directory))
+    run.path.mkdir(parents=True, exist_ok=True)
+    data = run.path.parent / f"data-{rows}-{validation}"
+    if not data.exists():
+        data.mkdir()
+        write_rows(data / "train.jsonl", rows)
+        write_rows(data / "validation.jsonl", validation, seed=1)
+    dataset = BertDataset(
+        BertDatasetConfig(_target_="x", source=str(data), labels=LABELS, on_repeated_across_splits="drop"), seed=seed
+    )
+    tracker = (
+        TensorBoardTracker(TensorBoardTrackerConfig(_target_="x"))
+        if tensorboard
+        else NoTracker(NoTrackerConfig(_target_="x"))
+    )
+    settings = {"global_batch_size": 8, "training_kwargs": {**KWARGS, **(training_kwargs or {})}, **trainer}
+    return BertTrainer(
+        BertTrainerConfig(_target_="x", **settings),
+        run=run,
+        model=BertModel(BertModelConfig(_target_="x", source=str(source), config_overrides=config_overrides or {})),
+        dataset=dataset,
+        metric=ClassificationMetric(
+            ClassificationMetricConfig(_target_="x", main=main, greater_is_better=main != "loss"), label_names=LABELS
+        ),
+        tracker=tracker,
+        seed=seed,
+        attempt=attempt,
+    )
+
+
+def main(spec: str) -> None:
+    import dataclasses
+
+    import torch
+
+    from supertrainer.core import distributed
+    from supertrainer.core.files import write_json
+
+    torch.set_num_threads(1)
+    keywords = json.loads(Path(spec).read_text())
+    runs = keywords if isinstance(keywords, list) else [keywords]
+    for run in runs:
+        result = tiny_trainer(**run).train()
+        if distributed.is_main():
+            write_json(Path(run["directory"]) / "result.json", dataclasses.asdict(result))
+    distributed.shutdown()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
