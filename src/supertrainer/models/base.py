@@ -83,7 +83,7 @@ class TaskModel(ABC):
         return {"source": self.source.reference, "revision": self.config.revision, "commit": self.source.commit}
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """A fresh copy of the tokenizer, its padding side as configured, without a truncation of its own.
+        """A fresh copy of the tokenizer: padding side as configured, limit of the model, no truncation of its own.
 
         Raises:
             ConfigError: there is none, it has no padding token, or it pads on a side that the model can't take.
@@ -113,7 +113,9 @@ class TaskModel(ABC):
                 why="texts of different lengths are padded to one length within a batch.",
                 fix="add pad_token to its tokenizer_config.json.",
             )
-        check_padding_side(self._own_config(tokenizer), tokenizer)
+        config = self._own_config(tokenizer)
+        check_padding_side(config, tokenizer)
+        tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
         return tokenizer
 
     def architecture(
@@ -128,8 +130,7 @@ class TaskModel(ABC):
 
     def max_length(self) -> int | None:
         """The longest input that the model takes, in tokens with the special ones; None where there is no limit."""
-        skeleton, _ = self._skeletons(self.architecture(("a", "b")), attention="auto")
-        return max_positions(skeleton)
+        return self._positions(self._own_config(None))
 
     def check_length(self, max_length: int) -> None:
         """Refuses inputs that are longer than the model's positions.
@@ -227,6 +228,10 @@ class TaskModel(ABC):
                 options=options,
                 seed=seed,
             )
+
+    def _positions(self, config: PreTrainedConfig) -> int | None:
+        trust = self.config.trust_remote_code
+        return max_positions(build_skeleton(self.auto_class, config, attention="auto", trust_remote_code=trust))
 
     def _own_config(self, tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedConfig:
         if self.source is None:

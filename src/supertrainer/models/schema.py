@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from supertrainer.config.strict import FrozenMapping, NotIdentity, StrictModel, TargetModel
+from supertrainer.config.strict import ExistingSource, FrozenMapping, NotIdentity, StrictModel, TargetModel
 
 
 class ModelKwargs(StrictModel):
@@ -26,7 +26,7 @@ class ModelKwargs(StrictModel):
 class ModelConfig(TargetModel):
     """Which weights or architecture, and from where. What every task's model has."""
 
-    source: str | None = Field(
+    source: ExistingSource | None = Field(
         default=None,
         description="Hub id, local directory, package://MODULE/PATH, or a run directory of ours (its trained model). "
         "null builds `config` from scratch.",
@@ -40,7 +40,7 @@ class ModelConfig(TargetModel):
         default_factory=dict,
         description="Keys of the source's architecture config to change, such as hidden_dropout_prob: 0.0.",
     )
-    tokenizer: str | None = Field(default=None, description="Where the tokenizer is, when not at `source`.")
+    tokenizer: ExistingSource | None = Field(default=None, description="Where the tokenizer is, when not at `source`.")
     padding_side: Literal["left", "right"] | None = Field(
         default=None, description="null: the tokenizer's own. Encoders with absolute positions pad right only."
     )

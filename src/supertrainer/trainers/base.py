@@ -93,10 +93,18 @@ class TaskTrainer(ABC):
             numbers: which of its rows.
         """
 
+    def max_length(self) -> int | None:
+        """The longest row in tokens that the config allows; None for the model's own limit."""
+        return None
+
     @functools.cached_property
     def tokenizer(self) -> PreTrainedTokenizerBase:
-        """The model's tokenizer."""
-        return self.model.tokenizer()
+        """The model's tokenizer. Its limit is what is trained on, and is saved: later texts are cut as these were."""
+        tokenizer, limit = self.model.tokenizer(), self.max_length()
+        if limit is not None:
+            self.model.check_length(limit)
+            tokenizer.model_max_length = limit
+        return tokenizer
 
     @functools.cached_property
     def store(self) -> CheckpointStore:

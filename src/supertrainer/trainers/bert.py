@@ -20,5 +20,8 @@ class BertTrainer(TaskTrainer):
         smoothing = float(self.config.training_kwargs.get("label_smoothing_factor", 0.0))
         return summed_cross_entropy(outputs.logits, labels, label_smoothing=smoothing)
 
+    def max_length(self) -> int | None:
+        return self.dataset.config.max_length
+
     def update_metric(self, logits: Tensor, rows: EncodedRows, numbers: Sequence[int]) -> None:
         self.metric.update(logits, torch.tensor([rows[number]["labels"] for number in numbers]))

@@ -1,0 +1,51 @@
+"""The config of each task's inferencer. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+from pydantic import Field
+
+from supertrainer.config.strict import ExistingSource, StrictModel, TargetModel
+from supertrainer.core.errors import Problem
+
+
+class InputColumns(StrictModel):
+    """Names of the columns that hold a row's text."""
+
+    text: str = "text"
+    text_pair: str | None = Field(default=None, description="The second text of a pair.")
+
+
+class InferencerConfig(TargetModel):
+    """What every inferencer has: a file in, a file out."""
+
+    input: ExistingSource | None = Field(
+        default=None,
+        description="CSV, TSV, JSON lines or Parquet file, by its ending; a path or package://MODULE/PATH.",
+    )
+    output: str | None = Field(
+        default=None,
+        description="The file to write, in the format of its ending. null: in the run directory, as the input.",
+    )
+    encoding: str = Field(default="utf-8", description="Of text files; a byte order mark is skipped.")
+    chunk_rows: int = Field(default=10_000, gt=0, description="Rows in memory at once.")
+    on_empty_text: Literal["error", "blank"] = Field(
+        default="error", description="A row without text; blank: it is kept, without a prediction."
+    )
+    prefix: str = Field(default="", description="Put before the names of the added columns.")
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        if self.input is None and "infer" in (config.operation, *config.then):
+            yield Problem("inferencer.input: operation=infer needs a file.", fix="inferencer.input=PATH.")
+
+
+class BertInferencerConfig(InferencerConfig):
+    """Sequence classification of a file's rows."""
+
+    columns: InputColumns = Field(default_factory=InputColumns)
+    max_length: int | None = Field(
+        default=None, ge=4, description="Longest row in tokens, longer ones are cut; null: as the model was trained."
+    )
+    probabilities: bool = Field(default=True, description="A column with the probability of each label.")
