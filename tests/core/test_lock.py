@@ -101,6 +101,23 @@ def test_after_kill_9_the_next_start_goes_on_at_once(path: Path) -> None:
     holder.communicate()
 
 
+def test_a_process_that_is_dying_is_waited_for(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that held many gigabytes takes seconds to be gone."""
+    write_lock(path, dataclasses.replace(this_process(), pid_start_time=1), age_seconds=0)
+    states = iter(["dying", "dying", "gone"])
+    monkeypatch.setattr(lock_module, "process_state", lambda owner, seen_from: next(states))
+    acquire_lock(path).release()
+    assert next(states, "asked three times") == "asked three times"
+
+
+def test_a_process_that_does_not_die_keeps_its_run(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_lock(path, this_process(), age_seconds=0)
+    monkeypatch.setattr(lock_module, "process_state", lambda owner, seen_from: "dying")
+    monkeypatch.setattr(lock_module, "DYING_SECONDS", 0.1)
+    with pytest.raises(LaunchError, match=f"process {os.getpid()} "):
+        acquire_lock(path)
+
+
 def test_a_process_that_is_stopped_still_holds_its_run(path: Path) -> None:
     holder = subprocess.Popen([sys.executable, "-c", HOLD, path], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     holder.stdout.readline()  # type: ignore[union-attr]
@@ -159,6 +176,14 @@ def test_a_requeued_job_goes_on_at_once_on_another_node(path: Path, monkeypatch:
     write_lock(path, dataclasses.replace(ELSEWHERE, job_id="99", job_restart=0), age_seconds=0)
     monkeypatch.setenv("SLURM_JOB_ID", "99")
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+    acquire_lock(path, job_state=lambda job: True).release()
+
+
+def test_a_dead_process_of_this_very_job_is_not_kept_alive_by_the_queue(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_lock(path, dataclasses.replace(ELSEWHERE, job_id="99"), age_seconds=130)
+    monkeypatch.setenv("SLURM_JOB_ID", "99")
     acquire_lock(path, job_state=lambda job: True).release()
 
 

@@ -36,6 +36,20 @@ def test_a_killed_process_is_gone_even_before_its_parent_has_noticed() -> None:
     assert process_state(there, seen_from=me) == "gone"
 
 
+def test_a_killed_process_that_still_frees_its_memory_is_dying() -> None:
+    me = this_process()
+    program = "memory = b'1' * (300 << 20); print(flush=True); input()"
+    child = subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    child.stdout.readline()  # type: ignore[union-attr]
+    there = dataclasses.replace(me, pid=child.pid, pid_start_time=_start_time(child.pid))
+    child.kill()
+    states = []
+    while "gone" not in states:
+        states.append(process_state(there, seen_from=me))
+    assert "alive" not in states
+    child.communicate()
+
+
 @pytest.mark.parametrize("field", ["host", "boot_id", "pid_namespace"])
 def test_a_pid_means_nothing_on_another_machine(field: str) -> None:
     me = this_process()

@@ -23,7 +23,10 @@ _STEP_NAME = re.compile(r"step-(\d{8,})")
 _PICKLE_SUFFIXES = (".bin", ".ckpt", ".pickle", ".pkl", ".pt", ".pth")
 # State that the Trainer reads back with weights_only=True; anything else that is pickled would only be a way to run
 # somebody's code (training_args.bin), or is held by safetensors and JSON as well.
-_NEEDED_PICKLES = ("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth")
+_NEEDED_PICKLES = (
+    *("optimizer.pt", "scheduler.pt", "scaler.pt", "rng_state*.pth"),
+    *("optimizer.bin", "pytorch_model_fsdp*.bin"),  # FSDP with a full state dict
+)
 _HASHING_THREADS = 4  # hashing releases the interpreter; more threads than this wait for the disk
 
 

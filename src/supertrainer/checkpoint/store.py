@@ -180,12 +180,22 @@ class CheckpointStore:
                 retention.discard(self._path(step))
 
     def steps(self) -> list[int]:
-        """Steps that have a directory, complete or not, rising."""
+        """Steps that have a directory, complete or not, rising.
+
+        Raises:
+            CheckpointError: `checkpoints/` is there but can't be read.
+        """
         try:
             with os.scandir(self.directory) as entries:
                 found = [step_of(entry.name) for entry in entries if entry.is_dir()]
         except FileNotFoundError:
             return []
+        except OSError as error:
+            raise CheckpointError(
+                f"{self.directory} can't be read: {error}.",
+                why="the checkpoints of a run are directories in it.",
+                fix="make it a directory that you may read and write, or start a new run with run.fresh=true.",
+            ) from error
         return sorted(step for step in found if step is not None)
 
     def check_free_space(self, bytes_needed: int) -> None:

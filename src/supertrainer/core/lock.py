@@ -21,6 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import Literal
 
 from supertrainer.core.errors import LaunchError
 from supertrainer.core.files import create_exclusive, is_disk_full, json_text, write_atomic
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS = 15.0
 STALE_SECONDS = 120.0
-PATIENCE_SECONDS = 10.0  # a takeover by another contender, or the end of a killed process, takes no longer
+PATIENCE_SECONDS = 10.0  # a takeover by another contender takes no longer
+DYING_SECONDS = 60.0  # a killed process gives back 4 GiB in about 2 s
 _RANDOM = random.SystemRandom()  # the run's seeded generator is not for waiting
 JobState = Callable[[str], bool | None]
 
@@ -156,16 +158,15 @@ class _Contender:
 
     def take(self, path: Path) -> _Seen | None:
         """Takes the lock, or a claim, at `path`; None once it is ours, else what is in the way."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        began = time.monotonic()
         while not create_exclusive(path, self._content):
             seen = _read(path, clock=self.lock.parent)
             if seen is not None:
                 state = self._state(seen)
-                if state == "live" or (state == "dying" and time.monotonic() > deadline):
-                    return seen
                 if state == "stale" and self._take_over(path, seen):
                     return None
-                if time.monotonic() > deadline:
+                patience = {"live": 0.0, "stale": PATIENCE_SECONDS, "dying": DYING_SECONDS}[state]
+                if time.monotonic() - began >= patience:
                     return seen
             time.sleep(_RANDOM.uniform(0.01, 0.05))  # a released lock, a rival's takeover, a process on its way out
         return None
@@ -182,7 +183,7 @@ class _Contender:
                     if now - litter.stat().st_mtime > self._stale_seconds:
                         litter.unlink()
 
-    def _state(self, seen: _Seen) -> str:
+    def _state(self, seen: _Seen) -> Literal["live", "dying", "stale"]:
         process = process_state(seen.owner, seen_from=self.owner)
         if process == "alive":
             return "live"

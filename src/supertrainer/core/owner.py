@@ -78,12 +78,13 @@ def process_state(owner: Owner, *, seen_from: Owner) -> Literal["alive", "dying"
     there = (owner.host, owner.boot_id, owner.pid_namespace)
     if there != (seen_from.host, seen_from.boot_id, seen_from.pid_namespace) or not 0 < owner.pid < 2**31:
         return "unknown"
+    killed = _kill_pending(owner.pid)  # before the rest is read: what is pending now shows as exiting later
     state, start_time, exiting = _stat(owner.pid)
     if not start_time or not owner.pid_start_time:  # no /proc here, or it hides other users' processes
         return "unknown" if _pid_exists(owner.pid) else "gone"
     if start_time != owner.pid_start_time or state in {"Z", "X"}:
         return "gone"
-    return "dying" if exiting or _kill_pending(owner.pid) else "alive"
+    return "dying" if exiting or killed else "alive"
 
 
 def _pid_exists(pid: int) -> bool:

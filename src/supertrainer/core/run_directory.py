@@ -115,7 +115,7 @@ def next_free(root: Path, name: str) -> RunDirectory:
         ConfigError: `name` isn't the name of one directory.
         LaunchError: the directory can't be made.
     """
-    if Path(name).name != name:
+    if name in {"", ".."} or Path(name).name != name:
         raise ConfigError(
             f"run.name={name!r} isn't the name of a directory.",
             why="a run is one directory under run.root.",
