@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
@@ -51,13 +50,6 @@ def set_age(path: Path, seconds: float) -> None:
 
 def token(path: Path) -> str:
     return json.loads(path.read_text())["token"]
-
-
-def wait_until(condition: object, *, seconds: float = 10) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():  # type: ignore[operator]
-        assert time.monotonic() < deadline, "it didn't come to pass"
-        time.sleep(0.01)
 
 
 def test_a_lock_says_who_holds_it_and_goes_with_its_holder(path: Path) -> None:
@@ -255,58 +247,6 @@ def test_old_litter_of_killed_contenders_is_removed_and_fresh_is_not(path: Path)
     path.with_name(".lock.json.2.tmp").touch()
     with acquire_lock(path):
         assert sorted(os.listdir(path.parent)) == [".lock.json.2.tmp", "lock.json"]
-
-
-def test_the_heart_beats(path: Path) -> None:
-    with acquire_lock(path, heartbeat_seconds=0.02):
-        set_age(path, 3600)
-        wait_until(lambda: time.time() - path.stat().st_mtime < 60)
-
-
-def test_a_lock_that_was_taken_over_is_noticed_and_left_alone(path: Path) -> None:
-    said: list[str] = []
-    noticed = threading.Event()
-
-    def on_lost(message: str) -> None:
-        said.append(message)
-        noticed.set()
-
-    lock = acquire_lock(path, heartbeat_seconds=0.02, on_lost=on_lost)
-    lock.raise_if_lost()
-    write_lock(path.with_name("new"), ELSEWHERE, age_seconds=0)
-    os.replace(path.with_name("new"), path)
-    assert noticed.wait(10)
-    assert len(said) == 1
-    assert "was taken over by process 41 on node7" in said[0]
-    with pytest.raises(LaunchError, match="was taken over by process 41"):
-        lock.raise_if_lost()
-    lock.release()
-    assert token(path) == ELSEWHERE.token
-
-
-def test_a_lock_that_was_removed_is_noticed(path: Path) -> None:
-    noticed = threading.Event()
-    lock = acquire_lock(path, heartbeat_seconds=0.02, on_lost=lambda message: noticed.set())
-    path.unlink()
-    assert noticed.wait(10)
-    assert lock.lost.endswith("was removed.")
-    lock.release()
-
-
-def test_a_file_server_that_fails_for_a_while_loses_no_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failed = threading.Event()
-
-    def fail(target: Path) -> None:
-        failed.set()
-        raise OSError(116, "Stale file handle")
-
-    with acquire_lock(path, heartbeat_seconds=0.02) as lock:
-        with monkeypatch.context() as broken:
-            broken.setattr(os, "utime", fail)
-            assert failed.wait(10)
-        set_age(path, 3600)
-        wait_until(lambda: time.time() - path.stat().st_mtime < 60)
-        assert not lock.lost
 
 
 def test_a_forked_child_does_not_release_its_parents_lock(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
