@@ -1,0 +1,85 @@
+"""What a report says in words and tables, before it becomes Markdown or a console's lines. No torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from supertrainer.benchmark.display import duration_text, score_text
+from supertrainer.benchmark.results import BenchmarkResult, Report, Scores
+
+SHOWN = ("accuracy", "macro_f1", "weighted_f1", "loss")
+"""Scalars of a comparison, after the main one; all are in the JSON."""
+
+
+def model_text(scores: Scores) -> str:
+    """Source, size, and how much of it is trained."""
+    model = scores.model
+    share = model.trainable_parameters / max(model.parameters, 1)
+    return (
+        f"{model.source}, {model.parameters:,} parameters, "
+        f"{model.trainable_parameters:,} trained ({share:.1%}, {model.method})"
+    )
+
+
+def data_text(scores: Scores) -> str:
+    """Source, rows of each split, number of classes."""
+    rows = ", ".join(f"{split} {count:,}" for split, count in scores.data.rows.items())
+    classes = f" rows, {len(scores.data.labels)} classes" if scores.data.labels else " rows"
+    return f"{scores.data.source}: {rows}{classes}"
+
+
+def timing_text(scores: Scores) -> str:
+    """Time, throughput and peak memory, as far as they were measured."""
+    timing = scores.timing
+    parts = [duration_text(timing.seconds)]
+    parts += [f"{timing.rows_per_second:,.1f} rows/s"] if timing.rows_per_second is not None else []
+    parts += [f"{timing.tokens_per_second:,.0f} tokens/s"] if timing.tokens_per_second is not None else []
+    parts += [f"peak memory {timing.peak_memory_gib:.2f} GiB"] if timing.peak_memory_gib is not None else []
+    return ", ".join(parts)
+
+
+def comparison(scores: Report | BenchmarkResult) -> list[list[str]]:
+    """A table: its header, the model on each split (the scored one first), then each baseline."""
+    by_split = scores.metrics if isinstance(scores, Report) else {scores.split: scores.metrics}
+    split = scored_split(scores)
+    splits = sorted(by_split, key=lambda name: name != split)
+    rows = [("this model", name, by_split[name]) for name in splits]
+    rows += [(baseline.name, split or "", baseline.metrics) for baseline in scores.baselines]
+    wanted = dict.fromkeys((scores.main_metric, *SHOWN))
+    names = [name for name in wanted if any(name in metrics for _, _, metrics in rows)]
+    header = ["", "split", *names]
+    return [header, *([who, where, *(score_text(metrics.get(name)) for name in names)] for who, where, metrics in rows)]
+
+
+def verdict(scores: Report | BenchmarkResult) -> str:
+    """How far the model's main scalar is from each baseline's; empty where there is no baseline."""
+    metrics = _scored_metrics(scores)
+    name = scores.main_metric
+    if name not in metrics:
+        return ""
+    parts = [
+        f"{metrics[name] - baseline.metrics[name]:+.4f} against {baseline.name}"
+        for baseline in scores.baselines
+        if name in baseline.metrics
+    ]
+    return f"{name} {', '.join(parts)}" if parts else ""
+
+
+def scored_split(scores: Report | BenchmarkResult) -> str | None:
+    """The split that baselines, classes, confusion and samples belong to."""
+    return scores.scored_split if isinstance(scores, Report) else scores.split
+
+
+def class_table(scores: Scores) -> list[list[str]]:
+    """A table: its header, then name, precision, recall, F1 and rows of each class."""
+    rows = [
+        [score.name, score_text(score.precision), score_text(score.recall), score_text(score.f1), f"{score.support:,}"]
+        for score in scores.per_class
+    ]
+    return [["class", "precision", "recall", "F1", "rows"], *rows]
+
+
+def _scored_metrics(scores: Report | BenchmarkResult) -> Mapping[str, float]:
+    if isinstance(scores, BenchmarkResult):
+        return scores.metrics
+    return scores.metrics.get(scores.scored_split or "", {})
