@@ -64,7 +64,11 @@ def make_report() -> Callable[..., Report]:
             "steps": 40,
             "checkpoint_steps": (20, 40),
             "best_step": 40,
-            "attempts": ({"number": 1, "outcome": "done", "command": ["supertrainer", "+experiment=train_bert"]},),
+            "attempts": (
+                {"event": "start", "attempt": 1, "time": "10:00", "host": "a", "processes": 2, "resumed_step": None},
+                {"event": "start", "attempt": 2, "time": "11:00", "host": "b", "processes": 1, "resumed_step": 20},
+                {"event": "end", "attempt": 2, "time": "11:30", "outcome": "done", "step": 40, "reason": ""},
+            ),
             "commands": {"run again": "supertrainer config=runs/train_bert-1a2b3c4d"},
         }
         return Report(**(fields | changes))

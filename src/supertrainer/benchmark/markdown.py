@@ -119,11 +119,18 @@ def _training(report: Report, *, plots: Mapping[str, str]) -> list[str]:
     if report.best_step is not None:
         facts.append(f"Best by {escape(report.main_metric)}: step {report.best_step:,}.")
     blocks = ["## Training", " ".join(facts), *_pictures(plots, names=("loss", "learning_rate"))]
-    if report.attempts:
-        columns = list(dict.fromkeys(key for attempt in report.attempts for key in attempt))
-        rows = [[_value_text(attempt.get(column)) for column in columns] for attempt in report.attempts]
-        blocks += ["### Attempts", table([columns, *rows])]
-    return blocks
+    return blocks + (["### Attempts", table(_attempts(report))] if report.attempts else [])
+
+
+def _attempts(report: Report) -> list[list[str]]:
+    """A line for each start of the run, from its start and end rows; one without an end runs still, or was killed."""
+    merged: dict[JsonValue, dict[str, JsonValue]] = {}
+    for row in report.attempts:
+        event = "ended" if row.get("event") == "end" else "started"
+        merged.setdefault(row.get("attempt"), {}).update(row | {event: row.get("time")})
+    columns = ("attempt", "started", "ended", "host", "processes", "resumed_step", "outcome", "step", "reason")
+    rows = [[_value_text(attempt.get(column)) for column in columns] for attempt in merged.values()]
+    return [[column.replace("_", " ") for column in columns], *rows]
 
 
 def _notes(report: Report) -> list[str]:
@@ -140,9 +147,4 @@ def _pictures(plots: Mapping[str, str], *, names: Sequence[str]) -> list[str]:
 
 
 def _value_text(value: JsonValue) -> str:
-    match value:
-        case None:
-            return "-"
-        case list():
-            return " ".join(map(str, value))
-    return str(value)
+    return "-" if value is None or value == "" else str(value)
