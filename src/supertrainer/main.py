@@ -5,6 +5,7 @@ Exit codes: 0 done, or saved for requeue; 1 failed; 2 usage, config or check; 75
 
 from __future__ import annotations
 
+import importlib
 import sys
 from pathlib import Path
 
@@ -12,11 +13,8 @@ if __name__ == "__main__":
     # Python put this file's folder first, where `data`, `metrics` and `models` would shadow other packages' modules.
     here = str(Path(__file__).resolve().parent)
     sys.path[:] = [str(Path(here).parent), *(entry for entry in sys.path if entry != here)]
-    from supertrainer.main import cli
+    sys.exit(importlib.import_module("supertrainer.main").cli())
 
-    sys.exit(cli())
-
-import importlib
 import os
 from collections.abc import Sequence
 from importlib.metadata import version

@@ -28,10 +28,11 @@ def config_of(*overrides: str, environment: dict[str, str] | None = None) -> Con
 def given_by_hand(experiment: str) -> list[str]:
     """What an experiment leaves for its user to give."""
     text = Path(config_directory(), f"experiment/{experiment}.yaml").read_text()
-    return ["inferencer.input=README.md"] if "inferencer.input=" in text else []
+    given = ["model.source=some/model"] if "/model: bert/hub" in text else []
+    return [*given, "inferencer.input=pyproject.toml"] if "inferencer.input" in text else given
 
 
-@pytest.mark.parametrize(("experiment", "mode"), itertools.product(GROUPS.experiments, MODES))
+@pytest.mark.parametrize(("experiment", "mode"), list(itertools.product(GROUPS.experiments, MODES)))
 def test_an_experiment_composes_in_every_mode_and_the_mode_holds(experiment: str, mode: str) -> None:
     config = config_of(f"+experiment={experiment}", f"mode={mode}", *given_by_hand(experiment))
     assert config.run.experiment == experiment

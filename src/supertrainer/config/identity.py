@@ -19,7 +19,7 @@ LENGTH_KEYS = ("trainer.training_kwargs.num_train_epochs", "trainer.training_kwa
 _COMPONENTS_OF = {
     "train": ("model", "dataset", "trainer"),
     "check": ("model", "dataset", "trainer"),
-    "infer": ("model", "dataset", "inferencer", "engine"),
+    "infer": ("model", "inferencer", "engine"),
     "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
 }
 

@@ -135,7 +135,7 @@ def _checked_hydra(override: Override) -> str:
             why="runs and sweeps have one directory and one log of ours.",
             fix="hydra/launcher=… is the one to choose.",
         )
-    if key.startswith("hydra.") and not key.startswith("hydra.launcher."):
+    if key.startswith("hydra.") and (not key.startswith("hydra.launcher.") or key.endswith("._target_")):
         raise ConfigError(
             f"{text}: {key} is not open to setting.",
             why="runs and sweeps have one directory and one log of ours.",

@@ -8,7 +8,7 @@ from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.core.errors import Problem
 
 NEEDS = {
-    "train": ("model", "dataset", "trainer", "metric"),
+    "train": ("model", "dataset", "trainer", "metric", "benchmark", "engine"),
     "infer": ("model", "inferencer", "engine"),
     "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
     "check": ("model", "dataset", "trainer"),

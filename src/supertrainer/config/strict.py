@@ -8,7 +8,8 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainSerializer
 
-from supertrainer.core.errors import Problem
+from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.core.sources import local_path
 
 
 class StrictModel(BaseModel):
@@ -50,6 +51,19 @@ def thaw(value: Any) -> Any:
 
 
 FrozenMapping = Annotated[Mapping[str, Any], AfterValidator(_freeze), PlainSerializer(thaw)]
+
+
+def _existing(source: str) -> str:
+    try:
+        local_path(source)
+    except ConfigError as error:
+        [problem] = error.problems
+        raise ValueError(f"{problem.what} Fix: {problem.fix}") from None
+    return source
+
+
+ExistingSource = Annotated[str, AfterValidator(_existing)]
+"""A Hub id, or a file, directory or package:// path that is there."""
 
 
 class NotIdentity:

@@ -50,14 +50,20 @@ def validate(composed: Composed, *, environment: Mapping[str, str]) -> Config:
     problems = [*composed.problems, *secret_problems(plain(composed.tree), environment=environment)]
     tree, unresolved = resolve(composed.tree)
     problems += unresolved
-    reported = {_key_of(problem) for problem in problems}
+    reported = [_key_of(problem) for problem in problems]
     config, found = _validate_tree(tree)
-    problems += [problem for problem in found if _key_of(problem) not in reported]
+    problems += [problem for problem in found if not _follows(problem, reported)]
     if config is not None and not problems:
         problems += rule_problems(config)
     if problems or config is None:
         raise ConfigError([_with_origin(problem, composed.origins) for problem in problems])
     return config
+
+
+def _follows(problem: Problem, reported: Sequence[str]) -> bool:
+    """Whether a problem only follows from one that is reported: the same key, or a node around it."""
+    key = _key_of(problem)
+    return any(other == key or other.startswith(f"{key}.") for other in reported)
 
 
 def _key_of(problem: Problem) -> str:
@@ -70,7 +76,7 @@ def resolve(tree: DictConfig) -> tuple[dict[str, Any], list[Problem]]:
 
     def walk(node: Any, path: str) -> Any:
         if isinstance(node, DictConfig):
-            return {str(key): item(node, key, f"{path}.{key}" if path else str(key)) for key in node}
+            return {str(key): item(node, key, f"{path}.{key!s}" if path else str(key)) for key in node}
         if isinstance(node, ListConfig):
             return [item(node, index, f"{path}[{index}]") for index in range(len(node))]
         return node
@@ -82,7 +88,7 @@ def resolve(tree: DictConfig) -> tuple[dict[str, Any], list[Problem]]:
         try:
             return walk(node[key], path)
         except OmegaConfBaseException as error:
-            text = OmegaConf.to_container(node)[key]  # type: ignore[index]
+            text: Any = OmegaConf.to_container(node)[key]  # type: ignore[index]
             problems.append(
                 Problem(f"{path}={text}: can't be resolved ({str(error).splitlines()[0]}).", fix="write the value.")
             )

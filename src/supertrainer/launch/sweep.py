@@ -158,7 +158,7 @@ def _expand(words: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]
 
 
 def _key(override: Override) -> str:
-    return override.get_key_element().lstrip("+")
+    return str(override.get_key_element()).lstrip("+")
 
 
 def _merged(failures: Sequence[tuple[int, ConfigError]], combinations: Sequence[tuple[str, ...]]) -> Iterator[Problem]:

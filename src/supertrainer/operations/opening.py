@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -70,7 +71,7 @@ def opened(directory: RunDirectory, config: Config) -> Iterator[OpenRun]:
         LaunchError: another start holds it.
     """
     held: list[RunLock] = []
-    on_main_then_broadcast(lambda: held.append(acquire_lock(directory.lock_json, on_lost=log.error)))
+    on_main_then_broadcast(lambda: held.append(acquire_lock(directory.lock_json, on_lost=_stop_writing)))
     try:
         attempt = on_main_then_broadcast(lambda: _begin(directory, config))
         setup_logging(directory.logs / "run.log", redact=redact)
@@ -88,6 +89,12 @@ def opened(directory: RunDirectory, config: Config) -> Iterator[OpenRun]:
     finally:
         for lock in held:
             lock.release()
+
+
+def _stop_writing(message: str) -> None:
+    """Ends this process at once: another one may write the run now."""
+    log.error("%s; this process stops", message)
+    os._exit(1)
 
 
 def _begin(directory: RunDirectory, config: Config) -> int:
@@ -162,20 +169,20 @@ def _require_same(directory: RunDirectory, wanted: Mapping[str, Any], config: Co
             fix="run.extend=true goes on with it to a greater length; run.fresh=true starts beside it.",
         )
     if differing:
-        _require_extendable(directory, differing, config)
+        _require_extendable(directory.path, differing, config)
 
 
-def _require_extendable(directory: RunDirectory, differing: Mapping[str, tuple[Any, Any]], config: Config) -> None:
+def _require_extendable(directory: Path, differing: Mapping[str, tuple[Any, Any]], config: Config) -> None:
     shorter = [f"{key}={after}" for key, (before, after) in differing.items() if _length(after) < _length(before)]
     if shorter and len(differing) == 1:
         raise ConfigError(
-            f"run.extend=true with {shorter[0]}, less than what {directory.path} was trained for.",
+            f"run.extend=true with {shorter[0]}, less than what {directory} was trained for.",
             fix="give a greater length.",
         )
     if schedule_depends_on_length(config.trainer.training_kwargs):
         name = config.trainer.training_kwargs.get("lr_scheduler_type", "linear")
         raise ConfigError(
-            f"run.extend=true: with lr_scheduler_type={name} the learning rate of {directory.path} depends on its length.",
+            f"run.extend=true: with lr_scheduler_type={name} the learning rate of {directory} depends on its length.",
             why="its steps so far are not the first steps of the longer run, so going on would not equal it.",
             fix="run.fresh=true trains the longer run from the start; constant and constant_with_warmup (with a whole "
             "number of warmup_steps) can be extended.",

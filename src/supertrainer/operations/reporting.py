@@ -1,0 +1,49 @@
+"""The report that a run ends with."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from supertrainer.benchmark.console import print_report
+from supertrainer.benchmark.report import write_report
+from supertrainer.benchmark.results import Report
+from supertrainer.config.spine import Config
+from supertrainer.core.records import read_records
+from supertrainer.operations.opening import OpenRun
+from supertrainer.operations.scoring import relative
+
+PROGRAM = "python src/supertrainer/main.py"
+
+
+def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show: bool = True) -> None:
+    """Writes report.json, report.md and plots, and prints the report.
+
+    Args:
+        shared: fields of `Report` that the operation knows.
+        show: whether to print it.
+    """
+    directory = open_run.directory
+    report = Report(
+        name=directory.name,
+        experiment=config.run.experiment,
+        mode=config.run.mode,
+        operation=config.operation,
+        status="finished",
+        directory=relative(directory.path),
+        attempts=tuple(read_records(directory.attempts_jsonl).rows),
+        **{"commands": _commands(config, open_run), **shared},
+    )
+    write_report(directory, report=report)
+    if show:
+        print_report(report, stream=sys.stdout)
+
+
+def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
+    path = shlex.quote(relative(open_run.directory.path))
+    commands = {"print this report again": f"{PROGRAM} config={path}"}
+    if config.operation == "train":
+        commands["label a file"] = f"{PROGRAM} +experiment=infer_bert model.source={path} inferencer.input=FILE"
+    return commands

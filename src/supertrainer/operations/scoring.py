@@ -1,0 +1,117 @@
+"""Scoring a trained model on a labelled split, for a benchmark and at the end of training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
+from supertrainer.benchmark.rows import LabelledTexts
+from supertrainer.config.build import build
+from supertrainer.config.spine import Config
+from supertrainer.core.errors import ConfigError
+from supertrainer.core.run_directory import RunDirectory
+from supertrainer.data.collation import EncodedRows
+from supertrainer.models.base import count_parameters
+from supertrainer.models.sources import Source, find_source
+from supertrainer.trainers.throughput import peak_memory_gib
+
+
+def trained_source(config: Config, run: RunDirectory) -> Source:
+    """Where the trained model is: in the run itself after training, else what `model.source` names.
+
+    Raises:
+        ConfigError: the config names an untrained model.
+    """
+    if config.operation == "train":
+        return find_source(str(run.model))
+    if config.model.source is None:
+        raise ConfigError(
+            f"model.source=null: operation={config.operation} needs a trained model.", fix="model.source=runs/NAME."
+        )
+    return find_source(config.model.source, revision=config.model.revision)
+
+
+def build_dataset(config: Config, *, label_names: Sequence[str] | None = None) -> Any:
+    """The dataset; with the label names of a trained model, where its ids count."""
+    return build(config.dataset, allowed=config.allow_targets, seed=config.run.seed, label_names=label_names)
+
+
+def build_engine(config: Config, run: RunDirectory) -> Any:
+    """The engine with the trained model."""
+    return build(config.engine, allowed=config.allow_targets, source=trained_source(config, run))
+
+
+def score(
+    config: Config, run: RunDirectory, *, split: str, method: str, dataset: Any = None
+) -> BenchmarkResult:
+    """Scores a split with the model as it is read back from its files; writes benchmark.json and predictions.jsonl.
+
+    Args:
+        split: which rows.
+        method: how the model was fine-tuned, for the result.
+        dataset: the rows, where they are read already.
+
+    Raises:
+        ConfigError: the dataset has no such split.
+        DataError: its rows are faulty, or have labels that the model doesn't know.
+    """
+    engine = build_engine(config, run)
+    trained = engine.trained
+    if dataset is None or dataset.label_names != trained.label_names:
+        dataset = build_dataset(config, label_names=trained.label_names)
+    splits = dataset.load()
+    if split not in splits:
+        raise ConfigError(
+            f"benchmark.split={split}: the dataset has no such split.",
+            fix=f"one of: {', '.join(splits)}; dataset.splits.{split}=0.1 makes one of some train rows.",
+        )
+    encoded = EncodedRows(dataset.encode(splits[split], trained.tokenizer))
+    counts = count_parameters(trained.model)
+    benchmark = build(
+        config.benchmark.model_copy(update={"split": split}),
+        allowed=config.allow_targets,
+        metric=build(config.metric, allowed=config.allow_targets, label_names=trained.label_names),
+        model=ModelFacts(
+            source=config.model.source or f"{config.model.config['model_type']} from scratch",
+            parameters=counts.total,
+            trainable_parameters=counts.trainable,
+            method=method,
+        ),
+        data=data_facts(config, dataset),
+        train=labelled(splits["train"]) if "train" in splits else None,
+    )
+    result: BenchmarkResult = benchmark.run(
+        labelled(splits[split]),
+        predictions=engine.logits(encoded),
+        directory=run,
+        count_tokens=lambda: engine.tokens,
+        peak_memory_gib=lambda: peak_memory_gib(engine.device),
+    )
+    return result
+
+
+def data_facts(config: Config, dataset: Any) -> DataFacts:
+    """Which rows a run reads."""
+    splits = dataset.load()
+    names: Sequence[str] = dataset.label_names
+    return DataFacts(
+        source=config.dataset.source, rows={split: len(rows) for split, rows in splits.items()}, labels=tuple(names)
+    )
+
+
+def labelled(rows: Any) -> LabelledTexts:
+    """A split of `BertDataset.load` as a benchmark takes it."""
+    texts = rows["text"]
+    if "text_pair" in rows.column_names:
+        texts = list(zip(texts, rows["text_pair"], strict=True))
+    return LabelledTexts(texts=texts, labels=rows["label"])
+
+
+def relative(path: Path) -> str:
+    """A path as a command here would name it."""
+    try:
+        return str(path.resolve().relative_to(Path.cwd()))
+    except ValueError:
+        return str(path)

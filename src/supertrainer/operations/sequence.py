@@ -1,0 +1,53 @@
+"""From a validated config to an exit code: a run directory is opened, its operation and those after it are done."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from pathlib import Path
+
+from supertrainer.benchmark.console import print_report
+from supertrainer.benchmark.report import read_report
+from supertrainer.config.secrets import redact
+from supertrainer.config.spine import Config
+from supertrainer.core import distributed
+from supertrainer.core.logging import setup_logging
+from supertrainer.operations import check
+from supertrainer.operations.opening import find_run, opened
+
+INTERRUPTED = 130
+
+
+def run(config: Config, *, source: Path | None) -> int:
+    """Runs the operation of a config.
+
+    Args:
+        source: the file or run directory that the config was read from.
+
+    Returns:
+        The exit code.
+
+    Raises:
+        SupertrainerError: what stops it.
+    """
+    setup_logging(redact=redact)
+    logging.getLogger("supertrainer").info("starting; the first imports take some seconds")
+    if config.operation == "check":
+        check.run(config)
+        return 0
+    distributed.initialize()
+    try:
+        directory, finished = distributed.on_main_then_broadcast(lambda: find_run(config, source=source))
+        if finished:
+            if distributed.is_main():
+                print_report(read_report(directory), stream=sys.stdout)
+            return 0
+        with opened(directory, config) as open_run:
+            for name in (config.operation, *config.then):
+                importlib.import_module(f"supertrainer.operations.{name}").run(config, open_run)
+                if open_run.outcome != "done":
+                    return INTERRUPTED
+        return 0
+    finally:
+        distributed.shutdown()

@@ -1,0 +1,113 @@
+"""`operation=train`: fine-tune, save, read back, score, report."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from supertrainer.benchmark.results import ModelFacts, Report, Timing
+from supertrainer.config.build import build
+from supertrainer.config.spine import Config
+from supertrainer.core.distributed import on_main_then_broadcast
+from supertrainer.core.errors import DataError
+from supertrainer.core.files import read_json, write_json
+from supertrainer.operations import check
+from supertrainer.operations.opening import OpenRun
+from supertrainer.operations.reporting import finish
+from supertrainer.operations.scoring import build_dataset, data_facts, score
+from supertrainer.trainers.results import TrainResult
+
+log = logging.getLogger(__name__)
+
+
+def run(config: Config, open_run: OpenRun) -> None:
+    """Trains from where the run stands, and reports. Every process calls it.
+
+    Raises:
+        DataError: the data is faulty, or has changed since the run started.
+    """
+    dataset = build_dataset(config)
+    if config.run.mode == "sanity_check":
+        on_main_then_broadcast(lambda: check.run(config, dataset=dataset))
+    dataset.load()
+    on_main_then_broadcast(lambda: record_data(open_run, dataset))
+    trainer = build(
+        config.trainer,
+        allowed=config.allow_targets,
+        run=open_run.directory,
+        model=build(config.model, allowed=config.allow_targets),
+        dataset=dataset,
+        metric=build(config.metric, allowed=config.allow_targets, label_names=dataset.label_names),
+        tracker=build(config.tracker, allowed=config.allow_targets),
+        seed=config.run.seed,
+        deterministic=config.run.deterministic,
+        attempt=open_run.attempt,
+    )
+    result: TrainResult = trainer.train()
+    open_run.step, open_run.outcome = result.step, result.outcome
+    if result.outcome == "interrupted":
+        log.warning("interrupted at step %d of %d, saved: the same command goes on", result.step, result.planned_steps)
+        return
+    store = trainer.store
+    del trainer  # the model is read back from its files: what is scored is what was saved
+    on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, store=store))
+
+
+def record_data(open_run: OpenRun, dataset: Any) -> None:
+    """Writes what was read to data.json, or refuses data that isn't what this run started with.
+
+    Raises:
+        DataError: with the files that changed.
+    """
+    path = open_run.directory.data_json
+    sources = {name: _content(facts) for name, facts in dataset.fingerprint().items()}
+    if path.is_file():
+        before = read_json(path)["sources"]
+        changed = sorted(name for name in before.keys() | sources.keys() if before.get(name) != sources.get(name))
+        if changed:
+            shown = ", ".join(changed[:5]) + (f", … ({len(changed)} in all)" if len(changed) > 5 else "")
+            raise DataError(
+                f"the data of {open_run.directory.path} has changed since it was started: {shown}.",
+                why="a run that goes on with other rows is neither the old run nor a new one.",
+                fix="put the old files back, or run.fresh=true to start with the new ones.",
+            )
+    write_json(path, {"sources": sources, "labels": list(dataset.label_names), **dataset.load().report.as_dict()})
+
+
+def _content(facts: Any) -> Any:
+    """What of a source's facts says what is in it; a copied file has another time."""
+    return {key: value for key, value in facts.items() if key != "mtime_ns"}
+
+
+def _report(config: Config, open_run: OpenRun, *, dataset: Any, result: TrainResult, store: Any) -> None:
+    method = "full" if config.trainer.peft_kwargs is None else "lora"
+    splits = dataset.load()
+    split = next((name for name in ("test", "validation") if name in splits), "train")
+    scores = score(config, open_run.directory, split=split, method=method, dataset=dataset)
+    metrics = {"validation": result.metrics} if result.metrics else {}
+    metrics[split] = dict(scores.metrics)
+    shared: dict[str, Any] = {
+        name: getattr(scores, name) for name in Report.model_fields if name in type(scores).model_fields
+    }
+    shared |= {
+        "metrics": metrics,
+        "scored_split": split,
+        "model": ModelFacts(
+            source=scores.model.source,
+            parameters=result.parameters.total,
+            trainable_parameters=result.parameters.trainable,
+            method=method,
+        ),
+        "data": data_facts(config, dataset),
+        "timing": Timing(
+            seconds=result.seconds,
+            rows_per_second=result.rows_per_second,
+            tokens_per_second=result.tokens_per_second,
+            peak_memory_gib=result.peak_memory_gib,
+        ),
+        "steps": result.step,
+        "checkpoint_steps": tuple(store.steps()),
+        "best_step": result.selected_step if config.trainer.select == "best" else None,
+        "notes": tuple(splits.report.notes),
+    }
+    finish(config, open_run, shared=shared)
