@@ -52,9 +52,9 @@ def test_a_ghost_is_the_shortest_row_without_a_label() -> None:
 
 
 def test_a_label_for_every_token_is_padded_too() -> None:
-    tagged = {"input_ids": [[2, 5, 3], [2, 3]], "labels": [[-100, 1, -100], [-100, -100]]}
+    tagged = {"input_ids": [[2, 5, 3], [5, 3]], "labels": [[-100, 1, -100], [7, -100]]}
     rows = EncodedRows(datasets.Dataset.from_dict(tagged))
-    assert collate([rows[0], rows[1]], pad_token_id=0)["labels"].tolist() == [[-100, 1, -100], [-100, -100, -100]]
+    assert collate([rows[0], rows[1]], pad_token_id=0)["labels"].tolist() == [[-100, 1, -100], [7, -100, -100]]
     assert rows[GHOST]["labels"].tolist() == [-100, -100]
 
 

@@ -94,11 +94,11 @@ def test_other_content_than_the_name_says(
 def test_a_missing_column_names_those_there_are_and_the_nearest(
     write: Callable[..., Path], config: Callable[..., Any]
 ) -> None:
-    path = write("rows.csv", "id,Texts,class\n1,a,b\n")
+    path = write("rows.csv", "id,TEXT,class\n1,a,b\n")
     assert error(config(path)).splitlines() == [
-        "rows.csv has no column 'text' (dataset.columns.text). It has: id, Texts, class.",
-        "  Fix: dataset.columns.text=Texts.",
-        "rows.csv has no column 'label' (dataset.columns.label). It has: id, Texts, class.",
+        "rows.csv has no column 'text' (dataset.columns.text). It has: id, TEXT, class.",
+        "  Fix: dataset.columns.text=TEXT.",
+        "rows.csv has no column 'label' (dataset.columns.label). It has: id, TEXT, class.",
         "  Fix: dataset.columns.label=class.",
     ]
 

@@ -182,6 +182,9 @@ def test_a_directory_names_its_splits_and_shards(write: Callable[..., Path], con
         "validation": ["c1", "c2"],
         "test": ["d1", "d2"],
     }
+    write("zipped/train.csv.gz", gzip.compress(b"text,label\na,x\nb,y\n"))
+    write("zipped/readme.md.gz", b"")
+    assert list(BertDataset(config(path.parents[1] / "zipped"), seed=0).load()) == ["train"]
     chosen = BertDataset(config(path.parent, splits={"train": "train-*.csv", "validation": "test.csv"}), seed=0)
     assert {split: len(rows) for split, rows in chosen.load().items()} == {"train": 4, "validation": 2}
 

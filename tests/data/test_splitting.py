@@ -74,6 +74,8 @@ def test_copies_of_a_text_stay_on_one_side() -> None:
 def test_every_stratum_reaches_every_split_however_small_the_share() -> None:
     splits = divide(KEYS[:6], ["a", "a", "a", "b", "b", "b"], shares={"validation": 0.01, "test": 0.01}, seed=0)
     assert {split: len(rows) for split, rows in splits.items()} == {"train": 2, "validation": 2, "test": 2}
+    splits = divide(KEYS[:3], ["a"] * 3, shares={"validation": 0.6, "test": 0.3}, seed=0)
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 1, "validation": 1, "test": 1}
     assert too_small(KEYS[:6], ["a"] * 4 + ["b"] * 2, splits=3) == {"b": 2}
 
 
@@ -86,6 +88,7 @@ def test_a_sample_keeps_the_proportions_and_grows_with_its_limit() -> None:
     ten, twenty = (sample(KEYS, STRATA, limit=limit, seed=0) for limit in (10, 20))
     assert Counter(STRATA[row] for row in ten) == {"a": 6, "b": 3, "c": 1}
     assert set(ten) < set(twenty)
+    assert ten == sorted(ten)
     assert sample(KEYS, STRATA, limit=200, seed=0) == list(range(100))
 
 

@@ -92,7 +92,7 @@ def _named_splits(root: Path, *, declared: Format | None) -> dict[str, tuple[Sou
         names = json.loads((root / "dataset_dict.json").read_text(encoding="utf-8"))["splits"]
         members = [root / name for name in names]
     else:
-        members = [path for path in _visible(root) if path.is_dir() or path.suffix.lower() in SUFFIXES or _is_gz(path)]
+        members = [path for path in _visible(root) if path.is_dir() or _suffix_format(path)]
     named: dict[str, list[Path]] = {}
     for path in members:
         match = _SPLIT_FILE.fullmatch(path.name.split(".")[0])
