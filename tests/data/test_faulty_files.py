@@ -103,6 +103,11 @@ def test_a_missing_column_names_those_there_are_and_the_nearest(
     ]
 
 
+def test_the_nearest_column_is_found_whatever_its_case(write: Callable[..., Path], config: Callable[..., Any]) -> None:
+    path = write("rows.csv", "text,label\na,b\n")
+    assert "Fix: dataset.columns.text=text." in error(config(path, columns={"text": "TEXT", "label": "label"}))
+
+
 def test_a_header_in_one_piece_shows_the_delimiter(write: Callable[..., Path], config: Callable[..., Any]) -> None:
     assert 'Fix: dataset.csv.delimiter=";": the header' in error(config(write("rows.csv", "text;label\na;b\n")))
     assert r'Fix: dataset.csv.delimiter="\t": the header' in error(config(write("rows.csv", "text\tlabel\na\tb\n")))

@@ -7,7 +7,7 @@ import gzip
 import io
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,6 +17,7 @@ from supertrainer.data.locate import SourceFile
 from supertrainer.data.schema import DatasetConfig
 from supertrainer.data.tables import RawRows, from_arrow, from_dataset, load_saved, read_table
 
+NOT_JSON = Kind("lines that are no JSON", fix="one JSON object a line; dataset.format=json reads one list of objects.")
 NOT_AN_OBJECT = Kind("rows that are no JSON objects", fix='write every row as {"column": value, …}.')
 
 
@@ -122,26 +123,16 @@ def _unique_header(header: list[str], file: SourceFile) -> list[str]:
 
 
 def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows:
-    rows: list[dict[str, Any]] = []
-    places: list[str] = []
+    values: list[tuple[str, Any]] = []
     # split("\n") and not splitlines(): U+2028 and its like may stand inside a JSON string.
     for line, content in enumerate(text.split("\n"), start=1):
-        if not content.strip():
-            continue
+        place = f"{file.name}:{line}"
         try:
-            row = json.loads(content)
+            if content.strip():
+                values.append((place, json.loads(content)))
         except json.JSONDecodeError as error:
-            kind = Kind(
-                "lines that are no JSON", fix="one JSON object a line; dataset.format=json reads one list of objects."
-            )
-            findings.add(kind, where=file.name, place=f"{file.name}:{line} ({error.msg}, column {error.colno})")
-            continue
-        if isinstance(row, dict):
-            rows.append(row)
-            places.append(f"{file.name}:{line}")
-        else:
-            findings.add(NOT_AN_OBJECT, where=file.name, place=f"{file.name}:{line}")
-    return _from_objects(rows, places, name=file.name)
+            findings.add(NOT_JSON, where=file.name, place=f"{place} ({error.msg}, column {error.colno})")
+    return _from_objects(values, file, findings)
 
 
 def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> RawRows:
@@ -152,20 +143,21 @@ def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> R
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{file.name}:{error.lineno}: no JSON: {error.msg}, column {error.colno}.") from None
+    numbered = [(f"{file.name} row {number}", value) for number, value in enumerate(values, start=1)]
+    return _from_objects(numbered, file, findings)
+
+
+def _from_objects(values: Iterable[tuple[str, Any]], file: SourceFile, findings: Findings) -> RawRows:
     rows: list[dict[str, Any]] = []
     places: list[str] = []
-    for number, row in enumerate(values, start=1):
-        if isinstance(row, dict):
-            rows.append(row)
-            places.append(f"{file.name} row {number}")
+    for place, value in values:
+        if isinstance(value, dict):
+            rows.append(value)
+            places.append(place)
         else:
-            findings.add(NOT_AN_OBJECT, where=file.name, place=f"{file.name} row {number}")
-    return _from_objects(rows, places, name=file.name)
-
-
-def _from_objects(rows: list[dict[str, Any]], places: list[str], *, name: str) -> RawRows:
+            findings.add(NOT_AN_OBJECT, where=file.name, place=place)
     if not rows:
-        raise DataError(f"{name} has no rows that can be read.", fix="give a file with rows.")
+        raise DataError(f"{file.name} has no rows that can be read.", fix="give a file with rows.")
     names = dict.fromkeys(name for row in rows for name in row)
     return RawRows({name: [row.get(name) for row in rows] for name in names}, places, tuple(names))
 
