@@ -91,6 +91,11 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
         (["+experiment=train_bert", "~trainer"], "operation=train needs one"),
         (["+experiment=train_bert", "dataset=bert/csv"], "dataset.source: is required."),
         (["+experiment=train_bert", "run.root=hf_" + "a" * 30], "holds a secret (not shown)"),
+        (["+experiment=train_bert", "+trainer.training_kwargs.fp16=true"], "fp16=true without a GPU"),
+        (["+experiment=train_bert", "trainer.training_kwargs.per_device_train_batch_size=12"], "does not divide"),
+        (["+experiment=train_bert", "+trainer.training_kwargs.gradient_accumulation_steps=2"], "is not set here"),
+        (["+experiment=train_bert", "model.source=runs/nowhere/model.bin"], "is not there"),
+        (["+experiment=train_bert", "then=[train]"], "can't follow"),
         (["config=nowhere.yaml"], "there is no such file"),
         (["run.seed=3"], "no experiment is chosen"),
     ],
@@ -101,6 +106,16 @@ def test_a_mistake_is_explained(words: list[str], expected: str, capsys: pytest.
     assert "a" * 30 not in errors
     refused_preview = refused(capsys, *words, "--cfg", "job")
     assert expected in refused_preview
+
+
+def test_processes_must_share_a_step_evenly(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "3")
+    monkeypatch.setenv("RANK", "0")
+    errors = refused(capsys, "+experiment=train_bert", "--cfg", "job")
+    assert "per_device_train_batch_size=8 × 3 processes does not divide trainer.global_batch_size=32" in errors
+    assert "trainer.global_batch_size=24" in errors
 
 
 def test_a_preview_prints_the_tree_on_stdout_and_the_errors_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:

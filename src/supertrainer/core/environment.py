@@ -37,6 +37,12 @@ def write_environment(path: Path) -> None:
     write_json(path, collect_environment())
 
 
+def has_gpu() -> bool:
+    """Whether this machine has a GPU that this process may use, told without importing torch."""
+    hidden = any(os.environ.get(name) == "" for name in ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES"))
+    return not hidden and any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/kfd"))
+
+
 def collect_environment() -> dict[str, object]:
     """Python, packages, machine, code version and the few environment variables that change what a run computes.
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
 from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.strict import FrozenMapping, NotIdentity, TargetModel
+from supertrainer.core.distributed import world_size
+from supertrainer.core.environment import has_gpu
 from supertrainer.core.errors import ConfigError, DataError, Problem
 from supertrainer.models.schema import ModelKwargs
 
@@ -177,6 +179,20 @@ class TrainerConfig(TargetModel):
     def micro_batch_size(self) -> int:
         """Rows that one process puts through the model at once."""
         return int(self.training_kwargs.get("per_device_train_batch_size", min(8, self.global_batch_size)))
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        if config.operation not in ("train", "check"):
+            return
+        if config.cluster.name == "local":
+            yield from precision_problems(self.training_kwargs, has_gpu=has_gpu())
+        try:
+            accumulation_steps(
+                global_batch_size=self.global_batch_size,
+                micro_batch_size=self.micro_batch_size,
+                num_processes=world_size(),
+            )
+        except ConfigError as error:
+            yield from error.problems
 
     @model_validator(mode="after")
     def _micro_batch_divides(self) -> TrainerConfig:
