@@ -35,12 +35,14 @@ demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=t
 test: setup ## run the tests, quick ones first, and print the coverage [ARGS="tests/core -x"]
 	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest --cov --cov-report=term $(ARGS)
 
-check: setup ## format, lint, types, import layers and every YAML; changes nothing
-	$(VENV_PYTHON) -m ruff format --check $(SOURCES)
-	$(VENV_PYTHON) -m ruff check $(SOURCES)
-	$(VENV_PYTHON) -m mypy
-	.venv/bin/lint-imports
-	OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -q tests/config/test_every_yaml.py
+check: setup ## format, lint, types, import layers and every YAML, all of them even where one fails; changes nothing
+	@failed=; run() { echo "== $$*"; "$$@" || failed="$$failed, $$*"; }; \
+	run $(VENV_PYTHON) -m ruff format --check --output-format concise $(SOURCES); \
+	run $(VENV_PYTHON) -m ruff check $(SOURCES); \
+	run $(VENV_PYTHON) -m mypy; \
+	run .venv/bin/lint-imports; \
+	run env OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -q tests/config/test_every_yaml.py; \
+	test -z "$$failed" || { echo "make check: failed: $${failed#, }" >&2; exit 1; }
 
 format: setup ## rewrite the sources as ruff formats them, and mend what lint can mend
 	$(VENV_PYTHON) -m ruff format $(SOURCES)
