@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import functools
 import importlib.util
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -130,20 +131,15 @@ class _Source:
     root: Path
     file: Path
 
-    @functools.cached_property
-    def body(self) -> list[ast.stmt]:
-        return ast.parse(self.file.read_bytes()).body
-
     def find(self, name: str) -> tuple[_Source, ast.ClassDef] | None:
         """The class definition behind a name, and the file that it stands in."""
-        for statement in self.body:
-            if isinstance(statement, ast.ClassDef) and statement.name == name:
-                return self, statement
-        for statement in self.body:
-            if isinstance(statement, ast.ImportFrom):
-                for alias in statement.names:
-                    if (alias.asname or alias.name) == name and (target := self._module_file(statement)):
-                        return _Source(self.root, target).find(alias.name)
+        node = _class_in(self.file, name)
+        if node is not None:
+            return self, node
+        for statement in _imports_in(self.file):
+            for alias in statement.names:
+                if (alias.asname or alias.name) == name and (target := self._module_file(statement)):
+                    return _Source(self.root, target).find(alias.name)
         return None
 
     def _module_file(self, statement: ast.ImportFrom) -> Path | None:
@@ -199,6 +195,39 @@ class _Source:
                 return Parameter()
             choices |= values
         return Parameter(types=frozenset(names & _SIMPLE_TYPES.keys()), choices=frozenset(choices))
+
+
+# Parsing whole files takes most of the time of a preview, so only what is asked for is cut out and parsed.
+
+
+@functools.cache
+def _text_of(file: Path) -> str:
+    return file.read_text(encoding="utf-8")
+
+
+@functools.cache
+def _class_in(file: Path, name: str) -> ast.ClassDef | None:
+    """The class definition of a name at the top of a file, up to its methods where it has no `__init__`."""
+    found = re.search(rf"^class {name}\b[^:]*:[^\n]*\n(?:(?:[ \t][^\n]*)?\n)*", _text_of(file), flags=re.MULTILINE)
+    if found is None:
+        return None
+    text = found.group()
+    if "\n    def __init__(" not in text:  # fields alone say what the parameters are
+        text = re.split(r"\n(?:    @[^\n]*\n)*    def ", text, maxsplit=1)[0]
+    try:
+        [node] = ast.parse(text).body
+    except (SyntaxError, ValueError):  # a docstring with lines that aren't indented, say
+        body = ast.parse(_text_of(file)).body
+        node = next(item for item in body if isinstance(item, ast.ClassDef) and item.name == name)
+    return node if isinstance(node, ast.ClassDef) else None
+
+
+@functools.cache
+def _imports_in(file: Path) -> tuple[ast.ImportFrom, ...]:
+    """The `from … import …` statements at the top of a file."""
+    texts = re.findall(r"^from [\w.]+ import (?:\([^)]*\)|[^\n(]+)$", _text_of(file), flags=re.MULTILINE)
+    statements = (ast.parse(text).body[0] for text in texts)
+    return tuple(statement for statement in statements if isinstance(statement, ast.ImportFrom))
 
 
 def _is_field(statement: ast.AnnAssign) -> bool:
