@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import os
 import shutil
 import subprocess
@@ -94,6 +95,25 @@ def test_core_is_lean() -> None:
     assert set(extras) == {"vllm", "unsloth", "tensorrt", "onnx", "liger", "preference", "trackers", "dev"}
     assert not core & set.union(*extras.values())
     assert not core & {"evaluate", "submitit", "torchvision", "torchaudio", "triton", "hydra-submitit-launcher"}
+
+
+def test_every_package_that_the_code_imports_is_declared() -> None:
+    """What comes along with another dependency today may not tomorrow."""
+    distributions = metadata.packages_distributions()
+    imported = set()
+    for path in [*(ROOT / "src").rglob("*.py"), *(ROOT / "scripts").glob("*.py")]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0:
+                imported.add(str(node.module).split(".")[0])
+    foreign = (
+        imported - set(sys.stdlib_module_names) - {"supertrainer", "pydantic_core"}
+    )  # pydantic pins its core itself
+    declared = set(specifiers(PROJECT["dependencies"]))
+    undeclared = {name for name in foreign if canonicalize_name(distributions.get(name, [name])[0]) not in declared}
+    assert undeclared == set()
+    assert {"torch", "yaml"} <= foreign
 
 
 @pytest.mark.parametrize(
