@@ -14,9 +14,12 @@ if __name__ == "__main__":
     # Python put this file's folder first, where `data`, `metrics` and `models` would shadow other packages' modules.
     here = str(Path(__file__).resolve().parent)
     sys.path[:] = [str(Path(here).parent), *(entry for entry in sys.path if entry != here)]
-    # A short program that only allocates: collecting garbage while it imports is a tenth of its time.
+    # Up to an operation this is a short program that only allocates: looking for garbage would be a tenth of its time.
     gc.disable()
-    sys.exit(importlib.import_module("supertrainer.main").cli())
+    code = importlib.import_module("supertrainer.main").cli()
+    if not gc.isenabled():
+        gc.freeze()  # nor at its end
+    sys.exit(code)
 
 import os
 from collections.abc import Sequence
