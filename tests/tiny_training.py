@@ -6,13 +6,14 @@ python tests/tiny_training.py SPEC.json     {"directory": …, "source": …, fu
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
-from tiny_models import tiny_texts
-
 from supertrainer.core.run_directory import RunDirectory
+from tiny_models import tiny_texts
 
 LABELS = ("bad", "fair", "good")
 KWARGS: dict[str, Any] = {
@@ -36,7 +37,10 @@ def write_rows(path: Path, count: int, *, seed: int = 0) -> Path:
     for text in tiny_texts(count, seed=seed):
         label = LABELS[int(text.split()[0].removeprefix("w")) % 3]
         lines.append(json.dumps({"text": text, "label": label}))
-    path.write_text("\n".join(lines) + "\n")
+    path.parent.mkdir(exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}")  # processes that train together make the same file at the same time
+    aside.write_text("\n".join(lines) + "\n")
+    aside.replace(path)
     return path
 
 
@@ -68,8 +72,7 @@ def tiny_trainer(
     run = RunDirectory(Path(directory))
     run.path.mkdir(parents=True, exist_ok=True)
     data = run.path.parent / f"data-{rows}-{validation}"
-    if not data.exists():
-        data.mkdir()
+    if not (data / "validation.jsonl").exists():
         write_rows(data / "train.jsonl", rows)
         write_rows(data / "validation.jsonl", validation, seed=1)
     dataset = BertDataset(
@@ -95,7 +98,20 @@ def tiny_trainer(
     )
 
 
-def main(spec: str) -> None:
+def killed_after(whole: Path, step: int, run: Path) -> Path:
+    """A run directory as a kill after the checkpoint of a step leaves it, in the middle of writing the next."""
+    (run / "checkpoints").mkdir(parents=True)
+    for folder in sorted((whole / "checkpoints").glob("step-*"))[:step]:
+        shutil.copytree(folder, run / "checkpoints" / folder.name)
+    lines = (whole / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (run / "metrics.jsonl").write_text("".join(lines[: step + 1]) + '{"attempt": 1, "st')
+    staged = run / "checkpoints" / ".incoming" / f"checkpoint-{step + 1}"
+    staged.mkdir(parents=True)
+    (staged / "model.safetensors").write_bytes(b"half")
+    return run
+
+
+def main(specs: str) -> None:
     import dataclasses
 
     import torch
@@ -104,12 +120,15 @@ def main(spec: str) -> None:
     from supertrainer.core.files import write_json
 
     torch.set_num_threads(1)
-    keywords = json.loads(Path(spec).read_text())
-    runs = keywords if isinstance(keywords, list) else [keywords]
-    for run in runs:
-        result = tiny_trainer(**run).train()
+    distributed.initialize()
+    for spec in json.loads(Path(specs).read_text()):
+        killed = spec.pop("killed", None)
+        if killed is not None and distributed.is_main():
+            killed_after(Path(killed[0]), killed[1], Path(spec["directory"]))
+        distributed.barrier()
+        result = tiny_trainer(**spec).train()
         if distributed.is_main():
-            write_json(Path(run["directory"]) / "result.json", dataclasses.asdict(result))
+            write_json(Path(spec["directory"]) / "result.json", dataclasses.asdict(result))
     distributed.shutdown()
 
 

@@ -10,7 +10,7 @@ import torch
 from transformers import TrainingArguments
 
 from supertrainer.config.strict import thaw
-from supertrainer.core.errors import ConfigError, raise_all
+from supertrainer.core.errors import ConfigError, LaunchError, raise_all
 from supertrainer.trainers.schema import TrainerConfig, accumulation_steps, precision_problems
 
 # transformers 5.24 has renamed gradient checkpointing; 5.17 knows the old name only, and both are understood here.
@@ -20,21 +20,28 @@ _CHECKPOINTING = {
 }
 
 
-def training_arguments(config: TrainerConfig, *, output_dir: Path, seed: int, num_processes: int) -> TrainingArguments:
+def training_arguments(
+    config: TrainerConfig, *, output_dir: Path, seed: int, num_processes: int, deterministic: bool
+) -> TrainingArguments:
     """The arguments of the Hugging Face Trainer.
 
     Args:
         output_dir: where it writes checkpoints before they are committed.
         seed: of every random choice.
         num_processes: how many processes train together.
+        deterministic: whether gradients are to be added in the same order before and after a resume.
 
     Raises:
         ConfigError: micro-batches that don't divide the step, a number format that this machine lacks, or values that
             TrainingArguments refuses.
+        LaunchError: the library doesn't see the processes that train together.
     """
     given = thaw(config.training_kwargs)
     raise_all(ConfigError, precision_problems(given, has_gpu=torch.cuda.is_available()))
     given.setdefault("per_device_train_batch_size", config.micro_batch_size)
+    # DDP regroups gradients after the first step of a process, unless it looks for unused ones. From three processes on
+    # the grouping decides in which order a ring adds, so a resumed run, whose first step comes later, would differ.
+    given.setdefault("ddp_find_unused_parameters", deterministic)
     accumulation = accumulation_steps(
         global_batch_size=config.global_batch_size,
         micro_batch_size=given["per_device_train_batch_size"],
@@ -45,16 +52,25 @@ def training_arguments(config: TrainerConfig, *, output_dir: Path, seed: int, nu
         "gradient_accumulation_steps": accumulation,
         "seed": seed,
         "report_to": "none",
+        # Without an accelerator the library has to be told: it would leave every process to train by itself.
+        "use_cpu": not torch.accelerator.is_available(),
         "remove_unused_columns": False,
         "average_tokens_across_devices": True,  # the loss counts labels over all processes
         "logging_nan_inf_filter": False,  # it would read the loss back after every micro-batch, and hide what it finds
     }
     try:
-        return TrainingArguments(**_renamed(given), **decided)
+        arguments = TrainingArguments(**_renamed(given), **decided)
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigError(
             f"trainer.training_kwargs: {str(error).splitlines()[0]}", fix="see transformers.TrainingArguments."
         ) from error
+    if arguments.world_size != num_processes:
+        raise LaunchError(
+            f"{num_processes} processes were started, and the Trainer sees {arguments.world_size}.",
+            why="they would train apart from each other, each as if it were alone.",
+            fix="start them with torchrun or srun; ACCELERATE_* variables in the environment may say otherwise.",
+        )
+    return arguments
 
 
 def checkpoints_activations(config: TrainerConfig) -> bool:

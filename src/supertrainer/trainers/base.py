@@ -185,7 +185,11 @@ class TaskTrainer(ABC):
 
     def _train(self, module: nn.Module, latest: Checkpoint | None) -> TrainResult:
         args = training_arguments(
-            self.config, output_dir=self.store.incoming, seed=self.seed, num_processes=distributed.world_size()
+            self.config,
+            output_dir=self.store.incoming,
+            seed=self.seed,
+            num_processes=distributed.world_size(),
+            deterministic=self.deterministic,
         )
         session = self._session(module, args)
         step = 0 if latest is None else latest.step
