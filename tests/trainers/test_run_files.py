@@ -224,7 +224,7 @@ def test_what_cannot_be_trained_is_told_before_training(tmp_path: Path) -> None:
         tiny_trainer(tmp_path / "few", source, global_batch_size=32).train()
     with pytest.raises(ConfigError, match="bf16=true without a GPU"):
         tiny_trainer(tmp_path / "bf16", source, training_kwargs={"bf16": True}).train()
-    with pytest.raises(ConfigError, match="Got warmup_steps = -1"):
+    with pytest.raises(ConfigError, match="warmup_steps"):
         tiny_trainer(tmp_path / "warmup", source, training_kwargs={"warmup_steps": -1}).train()
 
 

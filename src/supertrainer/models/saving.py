@@ -122,7 +122,7 @@ def save_tokenizer(tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
 
 
 def load_trained(
-    path: Path | str,
+    path: Path | str | Source,
     *,
     model_kwargs: ModelKwargs | None = None,
     device: torch.device | str = "cpu",

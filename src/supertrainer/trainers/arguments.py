@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +15,8 @@ from transformers import TrainingArguments
 from supertrainer.config.strict import thaw
 from supertrainer.core.errors import ConfigError, LaunchError, raise_all
 from supertrainer.trainers.schema import TrainerConfig, accumulation_steps, precision_problems
+
+_DEVICE_VARIABLE = "ACCELERATE_TORCH_DEVICE"
 
 # transformers 5.24 has renamed gradient checkpointing; 5.17 knows the old name only, and both are understood here.
 _CHECKPOINTING = {
@@ -59,7 +64,8 @@ def training_arguments(
         "logging_nan_inf_filter": False,  # it would read the loss back after every micro-batch, and hide what it finds
     }
     try:
-        arguments = TrainingArguments(**_renamed(given), **decided)
+        with _cpu_without_a_number() if decided["use_cpu"] else contextlib.nullcontext():
+            arguments = TrainingArguments(**_renamed(given), **decided)
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigError(
             f"trainer.training_kwargs: {str(error).splitlines()[0]}", fix="see transformers.TrainingArguments."
@@ -76,6 +82,21 @@ def training_arguments(
 def checkpoints_activations(config: TrainerConfig) -> bool:
     """Whether activations are computed again in the backward pass, to save memory."""
     return any(config.training_kwargs.get(name) for pair in _CHECKPOINTING.items() for name in pair)
+
+
+@contextlib.contextmanager
+def _cpu_without_a_number() -> Iterator[None]:
+    """accelerate calls the CPU of each of several processes cpu:0, and transformers before 5.24 can't load an optimizer
+    onto a device of that name; the variable says how it is to be called.
+    """
+    before = os.environ.get(_DEVICE_VARIABLE)
+    os.environ[_DEVICE_VARIABLE] = "cpu"
+    try:
+        yield
+    finally:
+        del os.environ[_DEVICE_VARIABLE]
+        if before is not None:
+            os.environ[_DEVICE_VARIABLE] = before
 
 
 def _renamed(given: dict[str, Any]) -> dict[str, Any]:

@@ -14,18 +14,19 @@ from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.logits import predict_logits
 from supertrainer.models.saving import TrainedModel, load_trained
+from supertrainer.models.sources import Source
 
 
 class HfEngine:
     """Runs a trained classifier on encoded rows. The model is read when it is first needed."""
 
     def __init__(
-        self, config: HfEngineConfig, *, source: str | Path | None = None, trained: TrainedModel | None = None
+        self, config: HfEngineConfig, *, source: str | Path | Source | None = None, trained: TrainedModel | None = None
     ):
         """
         Args:
             config: batch size, device, dtype, attention.
-            source: a model directory, run directory, package:// or Hub id of a trained model.
+            source: where the trained model is: a directory, run directory, package:// or Hub id.
             trained: the model itself, where it is loaded already; one of the two is needed.
 
         Raises:
