@@ -83,6 +83,8 @@ def _run(command: Command) -> int:
         return _show(command, composed)
     config = validate(composed, environment=os.environ)
     gc.enable()
+    # Threads that wait in a loop make a shared CPU several times slower; set before torch reads it.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     sequence = importlib.import_module("supertrainer.operations.sequence")  # from here on torch may be imported
     code: int = sequence.run(config, source=command.source)
     return code

@@ -36,7 +36,9 @@ def local_path(source: str) -> Path | None:
         raise ConfigError(
             f"{source} is not there.",
             why=f"it was looked up from {Path.cwd()}.",
-            fix=f"did you mean {path.parent / close[0]}?" if close else "give an existing path, or a Hub id: `org/name`.",
+            fix=f"did you mean {path.parent / close[0]}?"
+            if close
+            else "give an existing path, or a Hub id: `org/name`.",
         )
     return None
 
@@ -62,5 +64,7 @@ def _package_path(source: str) -> Path:
         )
     path = Path(next(iter(spec.submodule_search_locations))) / inside
     if not path.exists():
-        raise ConfigError(f"{source}: the package {module!r} has no {inside!r}.", why=f"looked for {path}.", fix="check the path.")
+        raise ConfigError(
+            f"{source}: the package {module!r} has no {inside!r}.", why=f"looked for {path}.", fix="check the path."
+        )
     return path

@@ -43,9 +43,7 @@ def build_engine(config: Config, run: RunDirectory) -> Any:
     return build(config.engine, allowed=config.allow_targets, source=trained_source(config, run))
 
 
-def score(
-    config: Config, run: RunDirectory, *, split: str, method: str, dataset: Any = None
-) -> BenchmarkResult:
+def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset: Any = None) -> BenchmarkResult:
     """Scores a split with the model as it is read back from its files; writes benchmark.json and predictions.jsonl.
 
     Args:
