@@ -109,6 +109,10 @@ def test_the_loss_and_the_gradient_norm_are_those_of_the_whole_step(tmp_path: Pa
     assert [row["step"] for row in rows[8]] == [1, 2, 3]
     for key in ("loss", "grad_norm", "tokens"):
         assert [row[key] for row in rows[2]] == pytest.approx([row[key] for row in rows[8]], rel=2e-6)
+    trained(tmp_path / "epoch", source, training_kwargs={"num_train_epochs": 1, "logging_steps": 3})
+    [row] = read_records(tmp_path / "epoch" / "metrics.jsonl").rows
+    of_rows = [size * each["loss"] for size, each in zip((8, 8, 6), rows[8], strict=True)]
+    assert row["loss"] == pytest.approx(sum(of_rows) / 22, rel=1e-6)  # not the mean of three means
 
 
 def test_label_smoothing_is_part_of_the_exact_loss(tmp_path: Path) -> None:

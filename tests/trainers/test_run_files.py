@@ -74,11 +74,13 @@ def test_a_checkpoint_holds_no_pickled_arguments_and_the_model_is_a_plain_direct
     assert trainer_state["log_history"] == []
 
 
-@pytest.mark.parametrize("checkpointing", [False, True])
-def test_every_adapter_and_the_head_move(tmp_path: Path, checkpointing: bool) -> None:
-    """With recomputed activations too, where frozen embeddings would cut the layers off from any gradient."""
+@pytest.mark.parametrize("reentrant", [None, False, True])
+def test_every_adapter_and_the_head_move(tmp_path: Path, reentrant: bool | None) -> None:
+    """With recomputed activations too, where frozen embeddings can cut the layers off from any gradient."""
     source = save_tiny(tmp_path / "source")
-    kwargs = {"gradient_checkpointing": checkpointing, "num_train_epochs": 1, "warmup_steps": 0}
+    kwargs: dict[str, Any] = {"num_train_epochs": 1, "warmup_steps": 0}
+    if reentrant is not None:
+        kwargs |= {"gradient_checkpointing": True, "gradient_checkpointing_kwargs": {"use_reentrant": reentrant}}
     trainer = tiny_trainer(tmp_path / "run", source, training_kwargs=kwargs, peft_kwargs=LORA)
     head = trainer.model.build(label_names=LABELS, seed=trainer.seed).classifier.weight
     trainer.train()

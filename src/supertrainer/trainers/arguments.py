@@ -79,11 +79,6 @@ def training_arguments(
     return arguments
 
 
-def checkpoints_activations(config: TrainerConfig) -> bool:
-    """Whether activations are computed again in the backward pass, to save memory."""
-    return any(config.training_kwargs.get(name) for pair in _CHECKPOINTING.items() for name in pair)
-
-
 @contextlib.contextmanager
 def _cpu_without_a_number() -> Iterator[None]:
     """accelerate calls the CPU of each of several processes cpu:0, and transformers before 5.24 can't load an optimizer

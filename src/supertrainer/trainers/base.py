@@ -26,7 +26,7 @@ from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
 from supertrainer.models.base import TaskModel, count_parameters
 from supertrainer.models.saving import save_trained, write_model
-from supertrainer.trainers.arguments import checkpoints_activations, training_arguments
+from supertrainer.trainers.arguments import training_arguments
 from supertrainer.trainers.checkpointing import CheckpointCallback, load_weights
 from supertrainer.trainers.results import TrainResult
 from supertrainer.trainers.schema import TrainerConfig, planned_steps
@@ -224,9 +224,6 @@ class TaskTrainer(ABC):
         self.model.check_length(
             max(int(rows.lengths.max()) for rows in (train_rows, validation_rows) if rows is not None)
         )
-        if self.config.peft_kwargs is not None and checkpoints_activations(self.config):
-            # Frozen embeddings give activations without gradients, and checkpointed layers would get none at all.
-            module.enable_input_require_grads()  # type: ignore[operator]
         plan = BatchPlan(
             train_rows.lengths,
             global_batch_size=self.config.global_batch_size,

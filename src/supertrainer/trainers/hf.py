@@ -14,6 +14,7 @@ from transformers import (
     ProgressCallback,
     Trainer,
     TrainerCallback,
+    TrainerControl,
     TrainingArguments,
 )
 
@@ -75,7 +76,8 @@ class ExactTrainer(Trainer):
         assert self._evaluation is not None, "nothing is evaluated, so nobody asks"
         metrics = {f"{EVAL_PREFIX}{name}": value for name, value in self._evaluation(self.model).items()}
         self.log(dict(metrics))
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        control: TrainerControl = self.control
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, control, metrics)
         return metrics
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
