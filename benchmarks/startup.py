@@ -1,4 +1,4 @@
-"""Seconds to preview a config (`--cfg job`), against a bare Hydra app that composes the same configs/ and checks nothing.
+"""Seconds to preview a config (`--cfg job`), against a bare Hydra app that composes the same configs/ unchecked.
 
 The two commands take turns, so that a busy machine slows both; the figure is the median of the paired ratios.
 
@@ -75,9 +75,8 @@ def main() -> int:
         print(json.dumps(result))
     else:
         print(f"--cfg job        {result['seconds']:.3f} s\nbare Hydra app   {result['bare_hydra_seconds']:.3f} s")
-        print(
-            f"ratio            {result['ratio']:.2f} (quartiles {result['ratio_quartiles']}, {options.rounds} paired rounds, bound {BOUND})"
-        )
+        spread = "–".join(map(str, result["ratio_quartiles"]))
+        print(f"ratio            {result['ratio']:.2f} (quartiles {spread}, {options.rounds} rounds, bound {BOUND})")
     return 0 if result["ratio"] <= BOUND else 1
 
 

@@ -92,12 +92,21 @@ def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
     group, _, option = name.partition("/")
     missing = {"source": "README.md"} if group == "dataset" else {}
     tree = OmegaConf.load(GROUPS.files[name])
-    given = [f"{group}.{key}={missing.get(key, 'value')}" for key, value in OmegaConf.to_container(tree).items() if value == "???"]
+    given = [
+        f"{group}.{key}={missing.get(key, 'value')}"
+        for key, value in OmegaConf.to_container(tree).items()
+        if value == "???"
+    ]
     assert config_of("+experiment=train_bert", f"{group}={option}", *given) is not None
 
 
 @pytest.mark.parametrize(
-    "name", sorted(name for name in GROUPS.files if name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric"))
+    "name",
+    sorted(
+        name
+        for name in GROUPS.files
+        if name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric")
+    ),
 )
 def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
     if name.startswith("trainer/common/"):

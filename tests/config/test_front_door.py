@@ -1,4 +1,4 @@
-"""What a user sees when a command is wrong: everything at once, with path, value, what was expected, the nearest name."""
+"""What a user sees when a command is wrong: everything at once, with path, value and the nearest name."""
 
 from __future__ import annotations
 
@@ -73,8 +73,14 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
     [
         (["+experiment=training_bert"], "did you mean train_bert?"),
         (["+experimnt=train_bert"], "did you mean experiment?"),
-        (["+experiment=train_bert", "trainer/common/model_kwargs=sdpa"], "trainer/common/model_kwargs@trainer.model_kwargs"),
-        (["+experiment=train_bert", "trainer/comon/model_kwargs@trainer.model_kwargs=sdpa"], "did you mean trainer/common/model_kwargs?"),
+        (
+            ["+experiment=train_bert", "trainer/common/model_kwargs=sdpa"],
+            "trainer/common/model_kwargs@trainer.model_kwargs",
+        ),
+        (
+            ["+experiment=train_bert", "trainer/comon/model_kwargs@trainer.model_kwargs=sdpa"],
+            "did you mean trainer/common/model_kwargs?",
+        ),
         (["+experiment=train_bert", "tracker=null"], "is no option of 'tracker'"),
         (["+experiment=train_bert", "run.seed=1,2"], "add --multirun"),
         (["+experiment=train_bert", "tracker=none,tensorboard"], "add --multirun"),

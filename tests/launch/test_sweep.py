@@ -31,9 +31,7 @@ def test_the_product_of_values_in_order() -> None:
 
 
 def test_each_run_is_the_one_that_its_single_command_makes() -> None:
-    sweep = plan_sweep(
-        Command(overrides=("+experiment=train_bert", f"{LR}=1e-4,2e-4"), multirun=True), environment={}
-    )
+    sweep = plan_sweep(Command(overrides=("+experiment=train_bert", f"{LR}=1e-4,2e-4"), multirun=True), environment={})
     from supertrainer.config.front_door import compose_command
     from supertrainer.config.groups import read_groups
     from supertrainer.config.identity import run_name

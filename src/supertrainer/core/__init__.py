@@ -1,1 +1,1 @@
-"""Errors, logging, seeds, distributed helpers, files, the run directory and its lock. Imports nothing of the project."""
+"""Errors, logging, seeds, processes, files, the run directory and its lock. Imports nothing of the project."""

@@ -10,9 +10,8 @@ from supertrainer.core.errors import ConfigError
 
 PACKAGE_SCHEME = "package://"
 # A dot alone says nothing: Hub ids have version numbers.
-_FILE_SUFFIXES = frozenset(
-    ".csv .tsv .json .jsonl .parquet .arrow .txt .gz .zip .yaml .yml .toml .safetensors .bin .gguf .pt .onnx".split()
-)
+_DATA_SUFFIXES = {".csv", ".tsv", ".json", ".jsonl", ".parquet", ".arrow", ".txt", ".gz", ".zip"}
+_FILE_SUFFIXES = {*_DATA_SUFFIXES, ".yaml", ".yml", ".toml", ".safetensors", ".bin", ".gguf", ".pt", ".onnx"}
 
 
 def local_path(source: str) -> Path | None:
@@ -60,7 +59,7 @@ def _package_path(source: str) -> Path:
     if spec is None or not spec.submodule_search_locations:
         raise ConfigError(
             f"{source}: the Python package {module!r} is not installed.",
-            fix="install it (`make install` brings the packages that the shipped experiments use), or name another source.",
+            fix="install it (`make install` brings what the shipped experiments use), or name another source.",
         )
     path = Path(next(iter(spec.submodule_search_locations))) / inside
     if not path.exists():

@@ -36,6 +36,11 @@ class TaskDataset(ABC, Generic[ConfigT]):
         self._splits: Splits | None = None
         self._fingerprint: dict[str, Any] = {}
 
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        """Names of the classes in the order of their ids; empty where a task has none."""
+        return ()
+
     @abstractmethod
     def columns(self) -> Sequence[Column]:
         """The columns that rows are read from."""

@@ -189,10 +189,15 @@ class TaskModel(ABC):
             peft_kwargs,
             trained_whole=[*head_modules(model), *new_modules],
             task_type=self.adapter_task,
-            base=None if base is None else str(base["source"] if base["commit"] else self.source.directory),
+            base=None if base is None or self.source is None else self._base_of_adapter(self.source),
             revision=None if base is None else base["commit"],
             seed=seed + 1,
         ).to(device)
+
+    @staticmethod
+    def _base_of_adapter(source: Source) -> str:
+        """Where PEFT finds the frozen weights: the Hub id that a commit belongs to, else the directory."""
+        return str(source.reference if source.commit else source.directory)
 
     def _weights(
         self,

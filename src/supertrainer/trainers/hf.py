@@ -26,6 +26,8 @@ EVAL_PREFIX = "eval_"
 class ExactTrainer(Trainer):
     """Trains on given micro-batches, with a loss that is exact over the whole optimizer step."""
 
+    control: TrainerControl
+
     def __init__(
         self,
         *,
@@ -76,8 +78,7 @@ class ExactTrainer(Trainer):
         assert self._evaluation is not None, "nothing is evaluated, so nobody asks"
         metrics = {f"{EVAL_PREFIX}{name}": value for name, value in self._evaluation(self.model).items()}
         self.log(dict(metrics))
-        control: TrainerControl = self.control
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, control, metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return metrics
 
     def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
