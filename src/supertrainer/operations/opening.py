@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.config.identity import LENGTH_KEYS, differences, identity, run_name
 from supertrainer.config.secrets import redact
 from supertrainer.config.snapshot import as_yaml
@@ -107,7 +108,13 @@ def _begin(directory: RunDirectory, config: Config) -> int:
     write_atomic(directory.config_yaml, as_yaml(tree))
     write_json(directory.config_json, {"identity": identity(config), "config": tree})
     write_environment(directory.environment_json)
-    return start_attempt(directory, command=[redact(word) for word in sys.argv], processes=world_size())
+    steps = CheckpointStore(directory.checkpoints, keep_last=None, keep_best=None).steps()
+    return start_attempt(
+        directory,
+        command=[redact(word) for word in sys.argv],
+        processes=world_size(),
+        resumed_step=max(steps, default=None),
+    )
 
 
 def _known_directory(wanted: Mapping[str, Any], source: Path | None) -> RunDirectory | None:

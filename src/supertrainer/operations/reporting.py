@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import Any
 
 from supertrainer.benchmark.console import print_report
@@ -33,12 +34,19 @@ def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show
         operation=config.operation,
         status="finished",
         directory=relative(directory.path),
-        attempts=tuple(read_records(directory.attempts_jsonl).rows),
+        attempts=(*read_records(directory.attempts_jsonl).rows, _end_of(open_run)),
         **{"commands": _commands(config, open_run), **shared},
     )
     write_report(directory, report=report)
     if show:
         print_report(report, stream=sys.stdout)
+
+
+def _end_of(open_run: OpenRun) -> dict[str, Any]:
+    """How this start ends: its own line follows the report."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    end = {"event": "end", "attempt": open_run.attempt, "time": now, "outcome": open_run.outcome}
+    return {**end, "step": open_run.step, "reason": ""}
 
 
 def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
