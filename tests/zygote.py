@@ -5,13 +5,14 @@ Each child is a real process with its own pid: it can be killed at any moment, a
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 SERVER = """
@@ -64,13 +65,15 @@ class Zygote:
         *,
         directory: Path,
         kill_after: float | None = None,
+        kill_when: Callable[[], bool] | None = None,
         signal_number: int = signal.SIGKILL,
         environment: Mapping[str, str] | None = None,
     ) -> int:
         """Runs main.py with these words in a directory; its output is appended to `output.txt` there.
 
         Args:
-            kill_after: seconds after which the signal is sent, if it still runs; None: never.
+            kill_after: seconds after which the signal is sent, if it still runs.
+            kill_when: sends the signal as soon as this is true, if it still runs.
 
         Returns:
             The exit code; the negative signal number where a signal ended it.
@@ -86,23 +89,24 @@ class Zygote:
         self._process.stdin.flush()
         pid = int(self._read())
         if kill_after is not None:
-            self._signal_later(pid, kill_after, signal_number)
+            deadline = time.monotonic() + kill_after
+            kill_when = lambda: time.monotonic() >= deadline  # noqa: E731
+        if kill_when is not None:
+            self._signal_when(pid, kill_when, signal_number)
         return int(self._read())
 
     def close(self) -> None:
         """Ends the process."""
         self._process.communicate(timeout=30)
 
-    def _signal_later(self, pid: int, seconds: float, number: int) -> None:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline and Path(f"/proc/{pid}/stat").exists():
-            if Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+    def _signal_when(self, pid: int, moment: Callable[[], bool], number: int) -> None:
+        while not moment():
+            state = Path(f"/proc/{pid}/stat")
+            if not state.exists() or state.read_text().rpartition(")")[2].split()[0] == "Z":
                 return
             time.sleep(0.002)
-        try:
+        with contextlib.suppress(ProcessLookupError):
             os.kill(pid, number)
-        except ProcessLookupError:
-            return
 
     def _read(self) -> str:
         assert self._process.stdout is not None
