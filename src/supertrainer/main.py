@@ -38,6 +38,7 @@ from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.validate import resolve, validate
 from supertrainer.core.distributed import is_main
 from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.operations.paths import program
 
 INTERRUPTED = 130
 
@@ -72,12 +73,20 @@ def _run(command: Command) -> int:
         return 0
     groups = read_groups(command.config_dirs)
     if command.help or asks_nothing(command, environment=os.environ):
-        print(experiments_text(groups, program=_program()) + (HELP if command.help else ""))
+        print(experiments_text(groups, program=program()) + (HELP if command.help else ""))
         return 0 if command.help else 2
-    if command.multirun and command.show is None:
-        from supertrainer.launch.sweep import run_sweep
+    if command.multirun:
+        from supertrainer.launch.sweep import preview_sweep, run_sweep
 
-        return run_sweep(command, environment=os.environ)
+        if command.show is None:
+            return run_sweep(command, environment=os.environ)
+        print(redact(preview_sweep(command, environment=os.environ)), end="")
+        return 0
+    if command.show is None and command.source is not None:
+        from supertrainer.operations.finished import print_if_finished
+
+        if print_if_finished(command):
+            return 0
     composed = compose_command(command, environment=os.environ, groups=groups)
     if command.show is not None:
         return _show(command, composed)
@@ -110,9 +119,3 @@ def _show(command: Command, composed: Composed) -> int:
     if error is not None:
         raise error
     return 0
-
-
-def _program() -> str:
-    """How this program was started, for messages that a user copies."""
-    script = Path(sys.argv[0])
-    return f"python {script}" if script.suffix == ".py" else script.name

@@ -102,6 +102,10 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
         (["+experiment=train_bert", "+trainer.training_kwargs.gradient_accumulation_steps=2"], "is not set here"),
         (["+experiment=train_bert", "model.source=runs/nowhere/model.bin"], "is not there"),
         (["+experiment=train_bert", "then=[train]"], "can't follow"),
+        (["+experiment=train_bert", "trainer.training_kwargs.learning_rate=-1"], "learning_rate=-1: is below 0"),
+        (["+experiment=train_bert", "trainer.training_kwargs.learning_rate=nan"], "is no finite number"),
+        (["+experiment=train_bert", "trainer.training_kwargs.num_train_epochs=0"], "asks for no step at all"),
+        (["+experiment=train_bert", "trainer.training_kwargs.adam_beta1=1.5"], "is not between 0 and 1"),
         (["config=nowhere.yaml"], "there is no such file"),
         (["run.seed=3"], "no experiment is chosen"),
     ],
@@ -174,6 +178,48 @@ def test_a_file_with_a_hydra_or_defaults_node_is_refused(
     file = tmp_path / "mine.yaml"
     file.write_text(node)
     assert "node." in refused(capsys, f"config={file}")
+
+
+def test_a_json_file_with_a_key_twice_and_an_empty_file_are_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twice, empty = tmp_path / "twice.json", tmp_path / "empty.yaml"
+    twice.write_text('{"experiment": "train_bert", "run": {"seed": 1, "seed": 2}}')
+    empty.write_text("")
+    assert "'seed' stands twice" in refused(capsys, f"config={twice}")
+    assert "is empty" in refused(capsys, f"config={empty}")
+
+
+def test_a_group_option_of_ones_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "rows.csv").write_text("text,label\n")
+    own = tmp_path / "own configs" / "dataset" / "bert"
+    own.mkdir(parents=True)
+    (own / "mine.yaml").write_text(
+        f"_target_: supertrainer.data.bert.BertDataset\nsource: {tmp_path / 'rows.csv'}\nmax_length: 77\n"
+    )
+    words = ["--config-dir", str(tmp_path / "own configs"), "+experiment=train_bert", "dataset=bert/mine"]
+    assert main([*words, "--cfg", "job", "-p", "dataset"]) == 0
+    assert "max_length: 77" in capsys.readouterr().out
+    (own / "mine.yaml").write_text("a: [1\nb: }")
+    assert "is not YAML" in refused(capsys, *words)
+
+
+def test_a_sweep_can_be_previewed(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--multirun", "+experiment=train_bert", "run.seed=1,2", "--cfg", "job"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("--- # run.seed=") == 2
+    assert "seed: 1\n" in printed
+    assert "seed: 2\n" in printed
+
+
+def test_a_number_may_name_a_run(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["+experiment=train_bert", "run.name=2024", "--cfg", "job", "-p", "run"]) == 0
+    assert "name: '2024'" in capsys.readouterr().out
+
+
+def test_the_advice_for_a_secret_can_be_read(capsys: pytest.CaptureFixture[str]) -> None:
+    errors = refused(capsys, "+experiment=train_bert", "run.root=hf_" + "a" * 30)
+    assert "write run.root='${secret:ROOT}'" in errors
 
 
 def test_a_snapshot_cannot_widen_what_may_be_imported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

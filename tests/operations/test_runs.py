@@ -75,6 +75,61 @@ def test_changed_data_is_refused(zygote: Zygote, place: Path) -> None:
     assert "has changed since it was started: rows.csv" in said(place)
 
 
+def test_a_finished_run_whose_data_changed_is_refused(zygote: Zygote, place: Path) -> None:
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    write_rows(place / "rows.csv", count=71)
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 2
+    assert "has changed since it was started: rows.csv" in said(place)
+
+
+def test_a_finished_run_is_shown_without_its_data_and_from_where_it_was_moved(zygote: Zygote, place: Path) -> None:
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    (place / "rows.csv").unlink()
+    (place / "runs" / "a").rename(place / "moved")
+    said(place)
+    assert zygote.run(["config=moved"], directory=place) == 0
+    text = said(place)
+    assert "majority class" in text
+    assert "moved/report.md" in text
+    assert "runs/a" not in text
+
+
+def test_what_is_missing_at_the_end_is_done_again(zygote: Zygote, place: Path) -> None:
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    run = place / "runs" / "a"
+    weights = (run / "model" / "model.safetensors").read_bytes()
+    (run / "report.md").unlink()
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    assert (run / "report.md").exists()
+    (run / "report.json").write_text("{")
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    assert json.loads((run / "report.json").read_text())["status"] == "finished"
+    for file in (run / "model").iterdir():
+        file.unlink()
+    (run / "model").rmdir()
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    assert (run / "model" / "model.safetensors").read_bytes() == weights
+    (run / "benchmark.json").unlink()
+    assert zygote.run([*QUICK, "run.name=a", "then=[benchmark]"], directory=place) == 0
+    assert (run / "benchmark.json").exists()
+
+
+def test_damaged_files_are_told(zygote: Zygote, place: Path) -> None:
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    run = place / "runs" / "a"
+    (place / "new.csv").write_text("text\nthe bank\n")
+    (run / "model" / "model.safetensors").write_bytes((run / "model" / "model.safetensors").read_bytes()[:5000])
+    said(place)
+    words = ["+experiment=infer_bert", "model.source=runs/a", "inferencer.input=new.csv"]
+    assert zygote.run(words, directory=place) == 1
+    text = said(place)
+    assert "CheckpointError: the weights in" in text
+    assert "Traceback" not in text
+    (run / "config.json").write_text("{")
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 2
+    assert "config.json can't be read" in said(place)
+
+
 def test_two_starts_at_once_one_goes_on_and_the_other_is_refused(place: Path) -> None:
     command = [sys.executable, str(MAIN), *TINY, "run.name=a"]
     both = [
@@ -144,7 +199,12 @@ def test_inference_and_benchmark_from_a_run_directory(zygote: Zygote, place: Pat
         rows = list(csv.DictReader(file))
     assert [row["id"] for row in rows] == ["7", "8"]
     assert {row["predicted"] for row in rows} <= {"sports", "business"}
-    said(place)
+    (place / "new.csv").write_text("id,text\n9,profit\n")  # the same command again, on another file
+    assert zygote.run(words, directory=place) == 0
+    with (place / "out.csv").open() as file:
+        assert [row["id"] for row in csv.DictReader(file)] == ["9"]
+    assert zygote.run([*words[:-1], "inferencer.output=new.csv"], directory=place) == 2
+    assert "is the input" in said(place)
     words = ["+experiment=benchmark_bert", "model.source=runs/a", "dataset=bert/csv", "dataset.source=rows.csv"]
     assert zygote.run([*words, "dataset.max_length=24", "run.name=bench"], directory=place) == 0
     bench = json.loads((place / "runs" / "bench" / "benchmark.json").read_text())

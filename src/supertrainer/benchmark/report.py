@@ -21,14 +21,13 @@ LINKED = (
 
 
 def write_report(run: RunDirectory, *, report: Report) -> None:
-    """Writes report.json, plots/*.png and report.md, each whole or not at all.
+    """Writes plots/*.png, report.md and report.json, each whole or not at all; the last one says that all are there.
 
     The curves are drawn from the run's metrics.jsonl; a picture without data isn't drawn, and not linked to.
 
     Raises:
         OSError: the disk is full or the directory isn't writable.
     """
-    write_json(run.report_json, report.model_dump())  # first: a program needs no picture
     pictures = _draw(run, report=report)
     run.plots.mkdir(exist_ok=True)
     for name in markdown.PICTURES:
@@ -38,8 +37,9 @@ def write_report(run: RunDirectory, *, report: Report) -> None:
         else:
             path.unlink(missing_ok=True)  # of an earlier report: this one doesn't say what it shows
     links = {name: f"{run.plots.name}/{name}.png" for name in pictures}
-    files = [file for file in LINKED if (run.path / file).exists()]
+    files = [file for file in LINKED if (run.path / file).exists() or file == run.report_json.name]
     write_atomic(run.report_md, markdown.render(report, plots=links, files=files))
+    write_json(run.report_json, report.model_dump())
 
 
 def read_report(run: RunDirectory) -> Report:

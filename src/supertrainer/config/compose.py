@@ -16,7 +16,7 @@ from omegaconf.errors import OmegaConfBaseException
 
 from supertrainer.config.command import Command
 from supertrainer.config.groups import Groups
-from supertrainer.config.hydra_compose import HydraComposer
+from supertrainer.config.hydra_compose import HydraComposer, plain
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.overrides import Overrides, read_overrides
 from supertrainer.config.resolvers import register_resolvers
@@ -81,7 +81,7 @@ def _over_experiment(
     for group, option in asked.choices.items():
         if option is not None and group not in _GLOBAL_GROUPS:
             package = group.partition("@")[2] or group.replace("/", ".")
-            OmegaConf.update(tree, package, composer.body(group, option), merge=True, force_add=True)
+            OmegaConf.update(tree, package, _body(groups, group, option), merge=True, force_add=True)
     return tree, hydra
 
 
@@ -105,6 +105,12 @@ def _over_whole_file(source: Source, asked: Overrides, composer: HydraComposer) 
         node = None if option is None else OmegaConf.select(composer.option(group, option), package)
         OmegaConf.update(tree, package, node, merge=False, force_add=True)
     return tree, hydra
+
+
+def _body(groups: Groups, group: str, option: str) -> dict[str, Any]:
+    """The option file's own values, without those of the options that it lists in its defaults."""
+    values = plain(OmegaConf.load(groups.files[f"{group.partition('@')[0]}/{option}"]))
+    return {key: value for key, value in values.items() if key != "defaults"}
 
 
 def _no_experiment(asked: Overrides, groups: Groups) -> Iterator[Problem]:

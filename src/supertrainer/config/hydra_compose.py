@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import yaml
 from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.global_hydra import GlobalHydra
 from hydra.errors import HydraException
-from omegaconf import DictConfig, OmegaConf
+from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from supertrainer.config.groups import config_directory
@@ -45,12 +46,6 @@ class HydraComposer:
         OmegaConf.set_struct(tree, False)
         return tree
 
-    def body(self, group: str, option: str) -> Mapping[str, Any]:
-        """The option file's own values, without those of the options that it lists in its defaults."""
-        bare = group.partition("@")[0]
-        loaded = GlobalHydra.instance().config_loader().repository.load_config(f"{bare}/{option}")
-        return {str(key): value for key, value in plain(loaded.config).items() if key != "defaults"}
-
 
 @contextmanager
 def hydra_composer(extra: Sequence[Path]) -> Iterator[HydraComposer]:
@@ -63,12 +58,12 @@ def hydra_composer(extra: Sequence[Path]) -> Iterator[HydraComposer]:
 def _compose(name: str, words: Sequence[str], *, with_hydra: bool) -> DictConfig:
     try:
         tree: DictConfig = compose(name, list(words), return_hydra_config=with_hydra)
-    except (HydraException, OmegaConfBaseException, ValueError) as error:
+    except (HydraException, OmegaConfBaseException, ValueError, yaml.YAMLError) as error:
         raise _translated(error) from error
     return tree
 
 
-def plain(tree: DictConfig) -> dict[str, Any]:
+def plain(tree: DictConfig | ListConfig) -> dict[str, Any]:
     """A tree as plain data, its interpolations as text."""
     values = OmegaConf.to_container(tree)
     assert isinstance(values, dict)
@@ -76,6 +71,8 @@ def plain(tree: DictConfig) -> dict[str, Any]:
 
 
 def _translated(error: Exception) -> ConfigError:
+    if isinstance(error, yaml.YAMLError):
+        return ConfigError(f"a config file is not YAML ({' '.join(str(error).split())}).", fix="mend the file.")
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     hints = [line for line in lines[1:] if line.startswith("Did you mean")]
     return ConfigError(lines[0] if lines else type(error).__name__, fix=hints[0] if hints else "")

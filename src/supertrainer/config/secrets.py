@@ -22,6 +22,10 @@ _URL_PASSWORD = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SECRET_ENVIRONMENT = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIAL)S?$", re.I)
 _ENVIRONMENT_USE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_][A-Za-z0-9_]*)")
 _REFERENCE = re.compile(r"^\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}$")
+# A literal given to a key whose name says that it is a secret, as a command line or a message shows it.
+_SECRET_ASSIGNMENT = re.compile(
+    r"(?i)(\b[\w.]*(?:api_?key|access_?key|password|passwd|secret|hub_token|auth_?token)\w*=['\"]?)(?!['\"]?\$\{)[^\s,'\"]+"
+)
 _SHORTEST_SECRET = 8
 
 
@@ -55,11 +59,7 @@ def redact(text: str, *, environment: Mapping[str, str] | None = None) -> str:
             text = text.replace(value, "***")
     text = _SECRET_VALUE.sub("***", text)
     text = _URL_PASSWORD.sub("***", text)
-    return re.sub(
-        r"(?i)((?:api_?key|password|passwd|secret|hub_token|auth_?token|access_?key)[\w.]*\s*[=:]\s*)(?!\$\{)[^\s,'\"]+",
-        r"\1***",
-        text,
-    )
+    return _SECRET_ASSIGNMENT.sub(r"\1***", text)
 
 
 def reveal(value: str) -> str:

@@ -72,7 +72,7 @@ def _parse(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8-sig")
         if file.suffix == ".json":
-            tree = json.loads(text)
+            tree = json.loads(text, object_pairs_hook=_unique)
         elif file.suffix == ".toml":
             tree = tomllib.loads(text)
         elif file.suffix in (".yaml", ".yml"):
@@ -91,11 +91,25 @@ def _parse(file: Path) -> dict[str, Any]:
         raise ConfigError(
             f"config={file}: can't be read as {file.suffix[1:]} ({_first_line(error)}).", fix="mend the file."
         ) from error
+    if not tree:
+        raise ConfigError(
+            f"config={file}: is empty.", fix="write a whole config, or experiment: NAME and values on top."
+        )
     if not isinstance(tree, dict):
         raise ConfigError(
             f"config={file}: holds a {type(tree).__name__}, not keys and values.", fix="write key: value lines."
         )
     return {str(key): value for key, value in tree.items()}
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A JSON object, none of whose keys stands twice: of two, one would silently win."""
+    tree = dict(pairs)
+    if len(tree) < len(pairs):
+        keys = [key for key, _ in pairs]
+        twice = next(key for key in keys if keys.count(key) > 1)
+        raise ConfigError(f"config: the key {twice!r} stands twice in one object.", fix="take one out.")
+    return tree
 
 
 def _first_line(error: Exception) -> str:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from supertrainer.config.strict import StrictModel
 
@@ -27,7 +28,7 @@ class RunConfig(StrictModel):
         experiment: the experiment's name.
     """
 
-    name: str | None = Field(default=None, pattern=r"^[A-Za-z0-9][A-Za-z0-9._+=-]{0,127}$")
+    name: str | None = None
     root: str = Field(default="runs", min_length=1)
     seed: int = Field(default=42, ge=0, lt=2**32)
     deterministic: bool = True
@@ -35,6 +36,17 @@ class RunConfig(StrictModel):
     extend: bool = False
     mode: str = "full"
     experiment: str | None = None
+
+    @field_validator("name", mode="before")
+    @classmethod
+    def _is_one_directory(cls, value: Any) -> Any:
+        text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        if isinstance(text, str) and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._+=-]{0,127}", text):
+            raise ValueError(
+                "is no name of one directory Fix: letters, digits and . _ + = - after a letter or digit; "
+                "run.root says where runs go."
+            )
+        return text
 
 
 class ClusterConfig(StrictModel):

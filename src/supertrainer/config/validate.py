@@ -56,7 +56,7 @@ def validate(composed: Composed, *, environment: Mapping[str, str]) -> Config:
     if config is not None and not problems:
         problems += rule_problems(config)
     if problems or config is None:
-        raise ConfigError([_with_origin(problem, composed.origins) for problem in problems])
+        raise ConfigError(list(dict.fromkeys(_with_origin(problem, composed.origins) for problem in problems)))
     return config
 
 
@@ -179,7 +179,7 @@ def _problem(detail: ErrorDetails, model: type[BaseModel], path: str) -> Problem
     message = str(context.get("error") or detail["msg"])
     what, _, fix = message.partition(" Fix: ")
     at_node = isinstance(value, Mapping)  # a rule over a whole node carries its own values
-    return Problem(f"{where}: {what}" if at_node else f"{where}={_shown(value)}: {what}.".replace("..", "."), fix=fix)
+    return Problem(f"{where}: {what}" if at_node else f"{where}={_shown(value)}: {what.rstrip('.')}.", fix=fix)
 
 
 def _retyped(where: str, value: Any, kind: str) -> str:

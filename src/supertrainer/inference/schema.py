@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
@@ -39,6 +40,16 @@ class InferencerConfig(TargetModel):
     def rules(self, config: Any) -> Iterable[Problem]:
         if self.input is None and "infer" in (config.operation, *config.then):
             yield Problem("inferencer.input: operation=infer needs a file.", fix="inferencer.input=PATH.")
+        if (
+            self.input is not None
+            and self.output is not None
+            and Path(self.output).resolve() == Path(self.input).resolve()
+        ):
+            yield Problem(
+                f"inferencer.output={self.output}: is the input.",
+                why="it would be overwritten.",
+                fix="name another file.",
+            )
 
 
 class BertInferencerConfig(InferencerConfig):

@@ -10,9 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from supertrainer.config.command import Command
-from supertrainer.launch.sweep import PlannedRun
-
-INTERRUPTED = 130
+from supertrainer.launch.sweep import INTERRUPTED, PlannedRun
 
 
 def command_line(command: Command) -> list[str]:

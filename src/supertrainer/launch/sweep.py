@@ -23,11 +23,14 @@ from supertrainer.config.hydra_compose import hydra_composer
 from supertrainer.config.identity import run_name
 from supertrainer.config.overrides import parse_override
 from supertrainer.config.secrets import redact
+from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.spine import Config
 from supertrainer.config.validate import validate
 from supertrainer.core.errors import ConfigError, Problem
 from supertrainer.core.files import write_atomic
 from supertrainer.core.records import append_record
+
+INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
@@ -105,7 +108,7 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
     """Runs a checked sweep with the launcher that `hydra/launcher` names.
 
     Returns:
-        Exit code: 0 if every run ended with 0, else 1.
+        Exit code: 0 if every run ended with 0, 130 after an interrupt, else 1.
     """
     sweep = plan_sweep(command, environment=environment)
     sweep.directory.mkdir(parents=True, exist_ok=True)
@@ -114,7 +117,16 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
     launcher = instantiate(sweep.hydra.launcher)
     returns = launcher.launch_runs(sweep.runs, record=lambda row: append_record(sweep.directory / "runs.jsonl", row))
     write_results(sweep)
+    if INTERRUPTED in returns:
+        return INTERRUPTED
     return 0 if all(code == 0 for code in returns) else 1
+
+
+def preview_sweep(command: Command, *, environment: Mapping[str, str]) -> str:
+    """The config of every run of a checked sweep, as YAML documents."""
+    sweep = plan_sweep(command, environment=environment)
+    parts = [f"--- # {' '.join(run.swept)}\n{as_yaml(run.config.dump())}" for run in sweep.runs]
+    return "".join(parts)
 
 
 def write_results(sweep: Sweep) -> None:

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.utils import logging as transformers_logging
 
-from supertrainer.core.errors import ConfigError
+from supertrainer.core.errors import CheckpointError, ConfigError
 from supertrainer.models.labels import align_head, label_dimensions, label_names_of, owners
 from supertrainer.models.schema import ModelKwargs
 
@@ -48,6 +49,25 @@ def resolve_dtype(model_kwargs: ModelKwargs, *, config: PreTrainedConfig, device
     return held
 
 
+@contextlib.contextmanager
+def reading_weights(directory: Path) -> Iterator[None]:
+    """Turns what a damaged file makes the libraries raise into one error.
+
+    Raises:
+        CheckpointError: the weights are cut off, damaged, or don't fit their config.
+    """
+    try:
+        yield
+    except (SafetensorError, RuntimeError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
+        raise CheckpointError(
+            f"the weights in {directory} can't be read: {str(error).splitlines()[0]}.",
+            why="a file is cut off or damaged, or doesn't fit the config.json beside it.",
+            fix="copy the model again from where it came, or train it again.",
+        ) from error
+
+
 def load_pretrained(
     auto_class: Any,
     directory: Path,
@@ -71,8 +91,9 @@ def load_pretrained(
 
     Raises:
         ConfigError: the weights aren't those of this architecture.
+        CheckpointError: they can't be read.
     """
-    with quiet_transformers(), torch.random.fork_rng(devices=[]):
+    with quiet_transformers(), torch.random.fork_rng(devices=[]), reading_weights(directory):
         torch.manual_seed(seed)
         model, info = auto_class.from_pretrained(
             directory,

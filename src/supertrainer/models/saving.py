@@ -24,7 +24,7 @@ from supertrainer.core.errors import CheckpointError, ConfigError
 from supertrainer.core.files import fsync_path, read_json, write_json
 from supertrainer.models.architecture import read_config
 from supertrainer.models.labels import label_names_of
-from supertrainer.models.loading import quiet_transformers, resolve_dtype
+from supertrainer.models.loading import quiet_transformers, reading_weights, resolve_dtype
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.models.sources import ADAPTER_CONFIG_FILE, CONFIG_FILE, Source, find_source, require_safetensors
 
@@ -142,7 +142,8 @@ def load_trained(
     source = path if isinstance(path, Source) else find_source(str(path))
     device, model_kwargs = torch.device(device), model_kwargs or ModelKwargs()
     load = _load_adapter if source.is_adapter else _load_full
-    model = load(source, model_kwargs=model_kwargs, device=device, auto_class=auto_class, trust=trust_remote_code)
+    with reading_weights(source.directory):
+        model = load(source, model_kwargs=model_kwargs, device=device, auto_class=auto_class, trust=trust_remote_code)
     tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
     reset_tokenizer(tokenizer)
     return TrainedModel(model.to(device).eval(), tokenizer, label_names_of(model.config))

@@ -9,8 +9,9 @@ from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
 from supertrainer.core.distributed import on_main_then_broadcast
 from supertrainer.operations.opening import OpenRun
+from supertrainer.operations.paths import relative
 from supertrainer.operations.reporting import finish
-from supertrainer.operations.scoring import relative, score
+from supertrainer.operations.scoring import score
 
 
 def run(config: Config, open_run: OpenRun) -> None:

@@ -44,7 +44,7 @@ def run(config: Config, *, dataset: Any = None, stream: TextIO | None = None) ->
     for name, text in result.facts.items():
         print(f"{name:<{width}}  {text}", file=stream)
     if result.problems:
-        raise ConfigError(result.problems)
+        raise ConfigError(list(dict.fromkeys(result.problems)))
     print("ready", file=stream, flush=True)
 
 

@@ -12,8 +12,9 @@ from supertrainer.core.distributed import on_main_then_broadcast
 from supertrainer.inference.base import InferenceResult
 from supertrainer.models.base import count_parameters
 from supertrainer.operations.opening import OpenRun
+from supertrainer.operations.paths import relative
 from supertrainer.operations.reporting import finish
-from supertrainer.operations.scoring import build_engine, relative
+from supertrainer.operations.scoring import build_engine
 
 
 def run(config: Config, open_run: OpenRun) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from supertrainer.benchmark.report import read_report
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.config.identity import LENGTH_KEYS, differences, identity, run_name
 from supertrainer.config.secrets import redact
@@ -19,7 +20,7 @@ from supertrainer.config.spine import Config
 from supertrainer.core.attempts import Outcome, end_attempt, start_attempt
 from supertrainer.core.distributed import is_main, on_main_then_broadcast, world_size
 from supertrainer.core.environment import write_environment
-from supertrainer.core.errors import ConfigError
+from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.core.files import read_json, write_atomic, write_json
 from supertrainer.core.lock import RunLock, acquire_lock
 from supertrainer.core.logging import setup_logging
@@ -61,7 +62,7 @@ def find_run(config: Config, *, source: Path | None) -> tuple[RunDirectory, bool
         directory = _to_extend(root, wanted, source)
     if not directory.create():
         _require_same(directory, wanted, config)
-    return directory, _has_finished(directory, wanted)
+    return directory, _has_finished(directory, wanted, config)
 
 
 @contextmanager
@@ -103,8 +104,8 @@ def _begin(directory: RunDirectory, config: Config) -> int:
     tree = config.dump()
     tree["run"] |= {"fresh": False, "extend": False}  # they say how to start, not what to compute
     tree.pop("allow_targets")  # what may be imported is given anew at each start
-    if _stored_identity(directory) not in (None, identity(config)):  # extended: the report is of the shorter run
-        directory.report_json.unlink(missing_ok=True)
+    if config.operation != "train" or _stored_identity(directory) not in (None, identity(config)):
+        directory.report_json.unlink(missing_ok=True)  # of an earlier time, or of the shorter run that is extended
     write_atomic(directory.config_yaml, as_yaml(tree))
     write_json(directory.config_json, {"identity": identity(config), "config": tree})
     write_environment(directory.environment_json)
@@ -149,7 +150,14 @@ def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> Ru
 def _stored_identity(directory: RunDirectory) -> dict[str, Any] | None:
     if not directory.config_json.is_file():
         return None
-    stored: dict[str, Any] = read_json(directory.config_json)["identity"]
+    try:
+        stored: dict[str, Any] = read_json(directory.config_json)["identity"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{directory.config_json} can't be read: {type(error).__name__}.",
+            why="it says which run the directory holds; it was edited or damaged.",
+            fix="put it back, or run.fresh=true to start beside it.",
+        ) from error
     return stored
 
 
@@ -200,6 +208,13 @@ def _length(value: Any) -> float:
     return float(value) if isinstance(value, int | float) and value > 0 else 0.0
 
 
-def _has_finished(directory: RunDirectory, wanted: Mapping[str, Any]) -> bool:
-    """Whether the directory's report is that of this run at this length."""
-    return directory.report_json.is_file() and _stored_identity(directory) == wanted
+def _has_finished(directory: RunDirectory, wanted: Mapping[str, Any], config: Config) -> bool:
+    """Whether a training is done and reported at this length. Others are done anew: what they read may change."""
+    if config.operation != "train" or _stored_identity(directory) != wanted:
+        return False
+    written = directory.report_json.is_file() and directory.report_md.is_file() and directory.model.is_dir()
+    try:
+        return written and read_report(directory).status == "finished"
+    except DataError as error:
+        log.warning("%s", error)  # it is written again from the checkpoints
+        return False

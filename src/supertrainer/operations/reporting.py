@@ -14,9 +14,7 @@ from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
 from supertrainer.core.records import read_records
 from supertrainer.operations.opening import OpenRun
-from supertrainer.operations.scoring import relative
-
-PROGRAM = "python src/supertrainer/main.py"
+from supertrainer.operations.paths import program, relative
 
 
 def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show: bool = True) -> None:
@@ -51,7 +49,7 @@ def _end_of(open_run: OpenRun) -> dict[str, Any]:
 
 def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
     path = shlex.quote(relative(open_run.directory.path))
-    commands = {"print this report again": f"{PROGRAM} config={path}"}
+    commands = {"print this report again": f"{program()} config={path}"}
     if config.operation == "train":
-        commands["label a file"] = f"{PROGRAM} +experiment=infer_bert model.source={path} inferencer.input=FILE"
+        commands["label a file"] = f"{program()} +experiment=infer_bert model.source={path} inferencer.input=FILE"
     return commands

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
@@ -105,11 +104,3 @@ def labelled(rows: Any) -> LabelledTexts:
     if "text_pair" in rows.column_names:
         texts = list(zip(texts, rows["text_pair"], strict=True))
     return LabelledTexts(texts=texts, labels=rows["label"])
-
-
-def relative(path: Path) -> str:
-    """A path as a command here would name it."""
-    try:
-        return str(path.resolve().relative_to(Path.cwd()))
-    except ValueError:
-        return str(path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from supertrainer.benchmark.console import print_report
@@ -13,8 +14,11 @@ from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
 from supertrainer.core import distributed
 from supertrainer.core.logging import setup_logging
+from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
 from supertrainer.operations.opening import find_run, opened
+from supertrainer.operations.scoring import build_dataset
+from supertrainer.operations.train import require_same_data
 
 INTERRUPTED = 130
 
@@ -40,14 +44,23 @@ def run(config: Config, *, source: Path | None) -> int:
     try:
         directory, finished = distributed.on_main_then_broadcast(lambda: find_run(config, source=source))
         if finished:
-            if distributed.is_main():
-                print_report(read_report(directory), stream=sys.stdout)
-            return 0
-        with opened(directory, config) as open_run:
-            for name in (config.operation, *config.then):
-                importlib.import_module(f"supertrainer.operations.{name}").run(config, open_run)
-                if open_run.outcome != "done":
-                    return INTERRUPTED
-        return 0
+            distributed.on_main_then_broadcast(lambda: _show_again(config, directory))
+        names = config.then if finished else (config.operation, *config.then)
+        return _run(names, config, directory) if names else 0
     finally:
         distributed.shutdown()
+
+
+def _run(names: Sequence[str], config: Config, directory: RunDirectory) -> int:
+    with opened(directory, config) as open_run:
+        for name in names:
+            importlib.import_module(f"supertrainer.operations.{name}").run(config, open_run)
+            if open_run.outcome != "done":
+                return INTERRUPTED
+    return 0
+
+
+def _show_again(config: Config, directory: RunDirectory) -> None:
+    """Prints the report of a run that has finished, if its data is still what it was."""
+    require_same_data(directory, build_dataset(config))
+    print_report(read_report(directory), stream=sys.stdout)

@@ -11,6 +11,7 @@ from supertrainer.config.spine import Config
 from supertrainer.core.distributed import on_main_then_broadcast
 from supertrainer.core.errors import DataError
 from supertrainer.core.files import read_json, write_json
+from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
@@ -30,7 +31,7 @@ def run(config: Config, open_run: OpenRun) -> None:
     if config.run.mode == "sanity_check":
         on_main_then_broadcast(lambda: check.run(config, dataset=dataset))
     dataset.load()
-    on_main_then_broadcast(lambda: record_data(open_run, dataset))
+    on_main_then_broadcast(lambda: record_data(open_run.directory, dataset))
     trainer = build(
         config.trainer,
         allowed=config.allow_targets,
@@ -53,25 +54,35 @@ def run(config: Config, open_run: OpenRun) -> None:
     on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, store=store))
 
 
-def record_data(open_run: OpenRun, dataset: Any) -> None:
+def record_data(directory: RunDirectory, dataset: Any) -> None:
     """Writes what was read to data.json, or refuses data that isn't what this run started with.
 
     Raises:
         DataError: with the files that changed.
     """
-    path = open_run.directory.data_json
+    sources = require_same_data(directory, dataset)
+    report = dataset.load().report.as_dict()
+    write_json(directory.data_json, {"sources": sources, "labels": list(dataset.label_names), **report})
+
+
+def require_same_data(directory: RunDirectory, dataset: Any) -> dict[str, Any]:
+    """What the dataset read, by file, if it is what the run read before or the run has read nothing yet.
+
+    Raises:
+        DataError: with the files that changed.
+    """
     sources = {name: _content(facts) for name, facts in dataset.fingerprint().items()}
-    if path.is_file():
-        before = read_json(path)["sources"]
+    if directory.data_json.is_file():
+        before = read_json(directory.data_json)["sources"]
         changed = sorted(name for name in before.keys() | sources.keys() if before.get(name) != sources.get(name))
         if changed:
             shown = ", ".join(changed[:5]) + (f", … ({len(changed)} in all)" if len(changed) > 5 else "")
             raise DataError(
-                f"the data of {open_run.directory.path} has changed since it was started: {shown}.",
+                f"the data of {directory.path} has changed since it was started: {shown}.",
                 why="a run that goes on with other rows is neither the old run nor a new one.",
                 fix="put the old files back, or run.fresh=true to start with the new ones.",
             )
-    write_json(path, {"sources": sources, "labels": list(dataset.label_names), **dataset.load().report.as_dict()})
+    return sources
 
 
 def _content(facts: Any) -> Any:

@@ -14,6 +14,7 @@ from supertrainer.core.distributed import world_size
 from supertrainer.core.environment import has_gpu
 from supertrainer.core.errors import ConfigError, DataError, Problem
 from supertrainer.models.schema import ModelKwargs
+from supertrainer.trainers.ranges import range_problems
 
 _DERIVED = "it follows from trainer.global_batch_size, per_device_train_batch_size and the number of processes."
 _HUB = "a trained model is published by an export, not while it trains."
@@ -183,6 +184,7 @@ class TrainerConfig(TargetModel):
     def rules(self, config: Any) -> Iterable[Problem]:
         if config.operation not in ("train", "check"):
             return
+        yield from range_problems(self.training_kwargs, path="trainer.training_kwargs")
         if config.cluster.name == "local":
             yield from precision_problems(self.training_kwargs, has_gpu=has_gpu())
         try:
