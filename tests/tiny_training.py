@@ -5,10 +5,13 @@ python tests/tiny_training.py SPEC.json     {"directory": …, "source": …, fu
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
+import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +114,31 @@ def killed_after(whole: Path, step: int, run: Path) -> Path:
     return run
 
 
+@contextlib.contextmanager
+def signals(rank: int, step: int, number: int = signal.SIGTERM) -> Iterator[None]:
+    """Makes every trainer send its own process a signal in the middle of a step, on one rank."""
+    from transformers import TrainerCallback
+
+    from supertrainer.core import distributed
+    from supertrainer.trainers import base, session
+
+    class Signalling(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+            if distributed.rank() == rank and state.global_step == step - 1:
+                os.kill(os.getpid(), number)
+
+    def build(*args: Any, **kwargs: Any) -> Any:
+        built = session.build_session(*args, **kwargs)
+        built.trainer.add_callback(Signalling())
+        return built
+
+    base.build_session = build
+    try:
+        yield
+    finally:
+        base.build_session = session.build_session
+
+
 def main(specs: str) -> None:
     import dataclasses
 
@@ -122,11 +150,12 @@ def main(specs: str) -> None:
     torch.set_num_threads(1)
     distributed.initialize()
     for spec in json.loads(Path(specs).read_text()):
-        killed = spec.pop("killed", None)
+        killed, signalled = spec.pop("killed", None), spec.pop("signalled", None)
         if killed is not None and distributed.is_main():
             killed_after(Path(killed[0]), killed[1], Path(spec["directory"]))
         distributed.barrier()
-        result = tiny_trainer(**spec).train()
+        with signals(*signalled) if signalled is not None else contextlib.nullcontext():
+            result = tiny_trainer(**spec).train()
         if distributed.is_main():
             write_json(Path(spec["directory"]) / "result.json", dataclasses.asdict(result))
     distributed.shutdown()

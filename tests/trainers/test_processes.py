@@ -74,6 +74,7 @@ def two_processes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     specs += [
         {"directory": str(folder / "whole"), **resumed},
         {"directory": str(folder / "killed"), "killed": [str(folder / "whole"), 2], "attempt": 2, **resumed},
+        {"directory": str(folder / "stopped"), "signalled": [1, 2], **resumed},
     ]
     launch(2, specs, folder)
     return folder
@@ -113,6 +114,13 @@ def test_a_killed_run_of_two_processes_equals_one_never_killed(two_processes: Pa
     assert files[0].read_bytes() == files[1].read_bytes()
     states = [two_processes / "whole" / "checkpoints" / "step-00000003" / f"rng_state_{rank}.pth" for rank in (0, 1)]
     assert states[0].read_bytes() != states[1].read_bytes()  # each has dropout of its own
+
+
+def test_a_signal_to_one_process_stops_both_at_the_same_step(two_processes: Path) -> None:
+    result = json.loads((two_processes / "stopped" / "result.json").read_text())
+    assert (result["outcome"], result["step"]) == ("interrupted", 2)
+    files = [two_processes / run / "checkpoints" / "step-00000002" / "optimizer.pt" for run in ("whole", "stopped")]
+    assert files[0].read_bytes() == files[1].read_bytes()
 
 
 @pytest.mark.slow

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -12,15 +13,15 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-from transformers import TrainerCallback
 
 from supertrainer.core.errors import CheckpointError, ConfigError, DataError, SupertrainerError
 from supertrainer.core.records import read_records
 from supertrainer.models.saving import load_trained
-from supertrainer.trainers import base, session
+from supertrainer.trainers import base
+from supertrainer.trainers.checkpointing import checkpoint_bytes
 from supertrainer.trainers.stopping import SIGNALS, StopSignal
 from tiny_models import save_tiny
-from tiny_training import LABELS, tiny_trainer
+from tiny_training import LABELS, signals, tiny_trainer
 
 LORA = {"r": 2, "target_modules": ["query", "value", "dense"]}
 
@@ -120,57 +121,27 @@ def test_curves_are_read_back_and_a_resume_doubles_none(tmp_path: Path) -> None:
     assert [event.step for event in events.Scalars("eval_accuracy")] == [3, 6]
 
 
-class Signalling(TrainerCallback):
-    """Sends this process a signal in the middle of a step."""
-
-    def __init__(self, number: int, at: int) -> None:
-        self.number = number
-        self.at = at
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        if state.global_step == self.at - 1:
-            os.kill(os.getpid(), self.number)
-
-
-@pytest.fixture
-def signalling(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Makes every trainer send itself a signal at a step."""
-
-    def install(number: int, at: int) -> None:
-        def build(*args: Any, **kwargs: Any) -> Any:
-            built = session.build_session(*args, **kwargs)
-            built.trainer.add_callback(Signalling(number, at))
-            return built
-
-        monkeypatch.setattr(base, "build_session", build)
-
-    return install
-
-
 @pytest.mark.parametrize("number", SIGNALS)
-def test_a_signal_saves_the_step_and_the_next_start_goes_on(
-    tmp_path: Path, signalling: Any, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
-) -> None:
+def test_a_signal_saves_the_step_and_the_next_start_goes_on(tmp_path: Path, number: signal.Signals) -> None:
     source = save_tiny(tmp_path / "source")
     dropout = {"config_overrides": {"hidden_dropout_prob": 0.2}}
     tiny_trainer(tmp_path / "whole", source, **dropout).train()
     before = [signal.getsignal(each) for each in SIGNALS]
-    signalling(number, at=2)
-    stopped = tiny_trainer(tmp_path / "run", source, **dropout).train()
+    with signals(0, 2, number):
+        stopped = tiny_trainer(tmp_path / "run", source, **dropout).train()
     assert (stopped.outcome, stopped.step, stopped.planned_steps, stopped.selected_step) == ("interrupted", 2, 6, None)
     assert names(tmp_path / "run" / "checkpoints") == [".incoming", "step-00000002"]
     assert not (tmp_path / "run" / "model").exists()
     assert [signal.getsignal(each) for each in SIGNALS] == before
-    monkeypatch.undo()
     done = tiny_trainer(tmp_path / "run", source, attempt=2, **dropout).train()
     assert (done.outcome, done.first_step) == ("done", 2)
     files = [tmp_path / run / "model" / "model.safetensors" for run in ("run", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
 
-def test_a_signal_in_the_last_step_stops_nothing(tmp_path: Path, signalling: Any) -> None:
-    signalling(signal.SIGTERM, at=6)
-    result = tiny_trainer(tmp_path / "run", save_tiny(tmp_path / "source")).train()
+def test_a_signal_in_the_last_step_stops_nothing(tmp_path: Path) -> None:
+    with signals(0, 6):
+        result = tiny_trainer(tmp_path / "run", save_tiny(tmp_path / "source")).train()
     assert (result.outcome, result.selected_step) == ("done", 6)
 
 
@@ -218,6 +189,18 @@ def test_a_full_disk_leaves_the_last_good_checkpoint(tmp_path: Path, monkeypatch
     assert result.first_step == 2
     files = [tmp_path / run / "model" / "model.safetensors" for run in ("run", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
+
+
+def test_a_disk_without_room_for_a_checkpoint_is_told_before_training(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = tiny_trainer(tmp_path / "size", save_tiny(tmp_path / "source")).model
+    assert checkpoint_bytes(model.build(label_names=LABELS, seed=1)) == 23619 * (4 + 8)
+    assert checkpoint_bytes(model.build(label_names=LABELS, seed=1, peft_kwargs={"r": 2})) == (512 + 99) * (4 + 8)
+    usage = shutil.disk_usage(tmp_path)._replace(free=200_000)
+    monkeypatch.setattr("supertrainer.checkpoint.store.shutil.disk_usage", lambda path: usage)
+    with pytest.raises(CheckpointError, match=r"(?s)0\.2 MiB free, a checkpoint needs 0\.3 MiB"):
+        tiny_trainer(tmp_path / "run", tmp_path / "source").train()
 
 
 def test_what_cannot_be_trained_is_told_before_training(tmp_path: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import json
 import os
-import uuid
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -103,7 +102,7 @@ def writing(path: Path, *, schema: pa.Schema | None) -> Iterator[Writer]:
     """
     found = format_of(path, key="inferencer.output")
     path.parent.mkdir(parents=True, exist_ok=True)
-    aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
+    aside = path.with_name(f".{path.name}.incoming")
     writer: Writer
     match found:
         case "csv" | "tsv":

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import uuid
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -68,7 +67,8 @@ def save_trained(
     Raises:
         OSError: the disk is full or not writable; what was there before is intact.
     """
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.tmp")
+    aside = directory.with_name(f".{directory.name}.incoming")
+    shutil.rmtree(aside, ignore_errors=True)  # a killed process may have left it
     try:
         aside.mkdir(parents=True)
         write_model(model, tokenizer, aside, base=base, with_base=base is None)
@@ -266,9 +266,12 @@ def _write_base(model: Any, directory: Path) -> None:
 
 
 def _replace(aside: Path, directory: Path) -> None:
-    """Renames a directory into place. Two renames can't be one step: a kill between them leaves the old one aside."""
-    old = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.old")
+    """Renames a directory into place. Two renames can't be one step: a kill between them leaves the older one aside,
+    and the same command writes the model again.
+    """
+    older = directory.with_name(f".{directory.name}.older")
+    shutil.rmtree(older, ignore_errors=True)
     if directory.exists():
-        os.replace(directory, old)
+        os.replace(directory, older)
     os.replace(aside, directory)
-    shutil.rmtree(old, ignore_errors=True)
+    shutil.rmtree(older, ignore_errors=True)

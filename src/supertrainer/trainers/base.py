@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
@@ -22,12 +23,13 @@ from supertrainer.core.seeds import seed_everything
 from supertrainer.data.base import TaskDataset
 from supertrainer.data.batching import BatchPlan
 from supertrainer.data.collation import EncodedRows
+from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
 from supertrainer.models.base import TaskModel, count_parameters
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
-from supertrainer.trainers.checkpointing import CheckpointCallback, load_weights
+from supertrainer.trainers.checkpointing import CheckpointCallback, checkpoint_bytes, load_weights
 from supertrainer.trainers.results import TrainResult
 from supertrainer.trainers.schema import TrainerConfig, planned_steps
 from supertrainer.trainers.session import Session, build_session
@@ -148,6 +150,7 @@ class TaskTrainer(ABC):
             seed=self.seed,
             model_kwargs=self.config.model_kwargs,
             peft_kwargs=self.config.peft_kwargs,
+            device=self._device(),
         )
         if latest is not None and latest.step >= self.planned_steps:
             log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
@@ -172,6 +175,10 @@ class TaskTrainer(ABC):
         self.metric.merge(total)
         return self.metric.compute()
 
+    @staticmethod
+    def _device() -> torch.device:
+        return torch.device("cuda", distributed.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+
     def _prepare(self, *, resume: bool) -> Checkpoint | None:
         self.store.prepare()
         latest = self.store.find_latest() if resume else None
@@ -191,6 +198,10 @@ class TaskTrainer(ABC):
             num_processes=distributed.world_size(),
             deterministic=self.deterministic,
         )
+        if args.device.type == "cpu":
+            keep_freed_memory()
+        needed = checkpoint_bytes(module)
+        distributed.on_main_then_broadcast(lambda: self.store.check_free_space(needed))
         session = self._session(module, args)
         step = 0 if latest is None else latest.step
         log.info(

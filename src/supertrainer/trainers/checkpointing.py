@@ -78,6 +78,16 @@ class CheckpointCallback(TrainerCallback):
         self._store.prune()
 
 
+def checkpoint_bytes(model: nn.Module) -> int:
+    """About how large a checkpoint is: the weights that are saved, and Adam's two float32 moments of trained ones."""
+    from peft import PeftModel
+
+    sizes = [(p.numel(), p.element_size(), p.requires_grad) for p in model.parameters()]
+    only_trained = isinstance(model, PeftModel)
+    weights = sum(count * size for count, size, trained in sizes if trained or not only_trained)
+    return weights + sum(8 * count for count, _, trained in sizes if trained)
+
+
 def load_weights(model: nn.Module, checkpoint: Path) -> None:
     """Puts the weights of a checkpoint into a model that was built like the one that wrote it."""
     from peft import PeftModel, set_peft_model_state_dict

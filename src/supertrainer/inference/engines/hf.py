@@ -11,6 +11,7 @@ from torch import Tensor
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.collation import EncodedRows
+from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.logits import predict_logits
 from supertrainer.models.saving import TrainedModel, load_trained
@@ -65,6 +66,8 @@ class HfEngine:
     def logits(self, rows: EncodedRows) -> Iterator[tuple[Tensor, list[int]]]:
         """Logits (B, C) on the CPU with the numbers of their rows, longest rows first; every row comes once."""
         trained = self.trained
+        if self.device.type == "cpu":
+            keep_freed_memory()
         pad_token_id = trained.tokenizer.pad_token_id
         batches = predict_logits(trained.model, rows, pad_token_id=pad_token_id, batch_size=self.config.batch_size)
         while True:
