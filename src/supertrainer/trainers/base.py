@@ -26,14 +26,13 @@ from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
-from supertrainer.models.base import TaskModel, count_parameters
+from supertrainer.models.base import TaskModel
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
 from supertrainer.trainers.checkpointing import CheckpointCallback, checkpoint_bytes, load_weights
-from supertrainer.trainers.results import TrainResult
+from supertrainer.trainers.results import TrainResult, result_of
 from supertrainer.trainers.schema import TrainerConfig, planned_steps
 from supertrainer.trainers.session import Session, build_session
-from supertrainer.trainers.throughput import peak_memory_gib
 from supertrainer.trainers.trackers import Tracker
 
 log = logging.getLogger(__name__)
@@ -226,7 +225,7 @@ class TaskTrainer(ABC):
         finally:
             self.tracker.close()
         if session.stop.stopped:
-            return self._result(module, session, step=session.trainer.state.global_step, selected=None)
+            return result_of(module, session, step=session.trainer.state.global_step, planned_steps=self.planned_steps)
         return self._finish(module, session)
 
     def _session(self, module: nn.Module, args: TrainingArguments) -> Session:
@@ -288,32 +287,11 @@ class TaskTrainer(ABC):
             lambda: save_trained(module, self.tokenizer, self.run.model, base=self.model.base_reference())
         )
         log.info("the weights of step %d are in %s", selected.step, self.run.model)
-        return self._result(module, session, step=self.planned_steps, selected=selected)
+        planned = self.planned_steps
+        return result_of(module, session, step=planned, planned_steps=planned, selected=selected)
 
     def _selected(self) -> Checkpoint:
         best = self.store.find_best() if self.config.select == "best" else None
         selected = best or self.store.find_latest()
         assert selected is not None, "the last step is always saved"
         return selected
-
-    def _result(
-        self, module: nn.Module, session: Session | None, *, step: int, selected: Checkpoint | None
-    ) -> TrainResult:
-        first, seconds, rows, tokens = step, 0.0, 0, 0
-        if session is not None:
-            first, seconds = session.metrics.first_step, session.metrics.seconds
-            rows = session.tokens.rows_up_to(step) - session.tokens.rows_up_to(first)
-            tokens = session.tokens.up_to(step) - session.tokens.up_to(first)
-        return TrainResult(
-            outcome="interrupted" if selected is None else "done",
-            step=step,
-            first_step=first,
-            planned_steps=self.planned_steps,
-            selected_step=None if selected is None else selected.step,
-            metrics={} if selected is None else dict(selected.extra["metrics"]),
-            parameters=count_parameters(module),
-            seconds=seconds,
-            rows_per_second=rows / seconds if seconds else None,
-            tokens_per_second=tokens / seconds if seconds else None,
-            peak_memory_gib=peak_memory_gib(next(module.parameters()).device),
-        )

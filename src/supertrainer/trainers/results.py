@@ -5,7 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from supertrainer.models.base import ParameterCounts
+from torch import nn
+
+from supertrainer.checkpoint.manifest import Checkpoint
+from supertrainer.models.base import ParameterCounts, count_parameters
+from supertrainer.trainers.session import Session
+from supertrainer.trainers.throughput import peak_memory_gib
 
 
 @dataclass(frozen=True)
@@ -37,3 +42,40 @@ class TrainResult:
     rows_per_second: float | None
     tokens_per_second: float | None
     peak_memory_gib: float
+
+
+def result_of(
+    module: nn.Module,
+    session: Session | None,
+    *,
+    step: int,
+    planned_steps: int,
+    selected: Checkpoint | None = None,
+) -> TrainResult:
+    """The result of a call of `train`.
+
+    Args:
+        module: what was trained.
+        session: how; None where nothing was left to train.
+        step: the last step that is done.
+        planned_steps: of the whole run.
+        selected: the checkpoint whose weights are the trained model; None after an interruption.
+    """
+    first, seconds, rows, tokens = step, 0.0, 0, 0
+    if session is not None:
+        first, seconds = session.metrics.first_step, session.metrics.seconds
+        rows = session.tokens.rows_up_to(step) - session.tokens.rows_up_to(first)
+        tokens = session.tokens.up_to(step) - session.tokens.up_to(first)
+    return TrainResult(
+        outcome="interrupted" if selected is None else "done",
+        step=step,
+        first_step=first,
+        planned_steps=planned_steps,
+        selected_step=None if selected is None else selected.step,
+        metrics={} if selected is None else dict(selected.extra["metrics"]),
+        parameters=count_parameters(module),
+        seconds=seconds,
+        rows_per_second=rows / seconds if seconds else None,
+        tokens_per_second=tokens / seconds if seconds else None,
+        peak_memory_gib=peak_memory_gib(next(module.parameters()).device),
+    )

@@ -74,14 +74,8 @@ def build_session(
         main_metric: shown beside the progress bar.
         attempt: number of this start.
     """
-    sampler = MicroBatchSampler(
-        plan,
-        micro_batch_size=args.per_device_train_batch_size,
-        accumulation=args.gradient_accumulation_steps,
-        rank=rank(),
-        world_size=world_size(),
-    )
     loss, stop, tokens = StepLoss(summed_loss), StopSignal(), TokenCount(plan)
+    sampler = _sampler(plan, args)
     metrics = MetricsCallback(
         metrics_path,
         attempt=attempt,
@@ -93,6 +87,7 @@ def build_session(
         device=args.device,
     )
     cadence = Cadence(args, steps_per_epoch=plan.steps_per_epoch, max_steps=planned_steps)
+    order = [RandomStates(args.seed), EpochOrder(sampler), metrics, CadenceCallback(cadence), stop, checkpoints]
     trainer = ExactTrainer(
         model=module,
         args=args,
@@ -100,15 +95,7 @@ def build_session(
         loss=loss,
         evaluation=evaluation,
         write_model=write_model,
-        callbacks=[
-            RandomStates(args.seed),
-            EpochOrder(sampler),
-            metrics,
-            CadenceCallback(cadence),
-            stop,
-            checkpoints,
-            ProgressBar(main_metric=main_metric),
-        ],
+        callbacks=[*order, ProgressBar(main_metric=main_metric)],
     )
     return Session(trainer, metrics, stop, tokens)
 
@@ -138,6 +125,16 @@ class RandomStates(TrainerCallback):
         random.seed(seed)
         np.random.seed(seed)
         torch.manual_seed(seed)
+
+
+def _sampler(plan: BatchPlan, args: TrainingArguments) -> MicroBatchSampler:
+    return MicroBatchSampler(
+        plan,
+        micro_batch_size=args.per_device_train_batch_size,
+        accumulation=args.gradient_accumulation_steps,
+        rank=rank(),
+        world_size=world_size(),
+    )
 
 
 def _loader(
