@@ -32,6 +32,7 @@ def identity(config: Config) -> dict[str, Any]:
         node = vars(config)[name]
         if node is not None:
             tree |= {f"{name}.{key}": value for key, value in _flat(_identity_of(node))}
+            tree |= node.further_identity(config)
     return dict(sorted(tree.items()))
 
 

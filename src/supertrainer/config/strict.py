@@ -32,6 +32,10 @@ class TargetModel(StrictModel):
         """What is wrong with this node in the light of the whole config (`supertrainer.config.spine.Config`)."""
         return ()
 
+    def further_identity(self, config: Any) -> Mapping[str, Any]:
+        """What else belongs to the run's identity because of this node: dotted keys of the whole config -> values."""
+        return {}
+
 
 def _freeze(value: Any) -> Any:
     if isinstance(value, Mapping):

@@ -94,6 +94,12 @@ class TrainerConfig(TargetModel):
         except ConfigError as error:
             yield from error.problems
 
+    def further_identity(self, config: Any) -> Mapping[str, Any]:
+        """Where the best weights are taken, what ranks them decides which they are."""
+        if self.select != "best" or config.metric is None:
+            return {}
+        return {"metric.main": config.metric.main, "metric.greater_is_better": config.metric.greater_is_better}
+
     @model_validator(mode="after")
     def _micro_batch_divides(self) -> TrainerConfig:
         size, micro = self.global_batch_size, self.micro_batch_size
