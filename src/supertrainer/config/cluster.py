@@ -37,6 +37,7 @@ class ContainerConfig(StrictModel):
 
     Attributes:
         image: a path, or what `srun --container-image` takes.
+        command: singularity's: exec, or run, which goes through the image's own start script.
         mounts: further `SOURCE[:TARGET[:OPTIONS]]`; run, code and working directory are mounted anyway.
         workdir: where processes start inside; None: the working directory of the submit.
         arguments: further words for `singularity`'s `exec` or for pyxis's `srun`.
@@ -45,6 +46,7 @@ class ContainerConfig(StrictModel):
 
     name: Literal["none", "singularity", "pyxis"] = "none"
     image: Text | None = None
+    command: Literal["exec", "run"] = "exec"
     mounts: tuple[Text, ...] = ()
     workdir: Text | None = None
     arguments: tuple[Text, ...] = ()
@@ -133,7 +135,7 @@ class SlurmConfig(StrictModel):
 
     @model_validator(mode="after")
     def _one_form_of_memory(self) -> SlurmConfig:
-        given = [name for name in ("mem_gb", "mem_per_gpu", "mem_per_cpu") if getattr(self, name) is not None]
+        given = [name for name in ("mem_gb", "mem_per_gpu", "mem_per_cpu") if vars(self)[name] is not None]
         if len(given) > 1:
             raise ValueError(f"{' and '.join(given)} exclude each other in SLURM. Fix: keep one, set the rest to null.")
         return self
@@ -160,7 +162,7 @@ class SlurmConfig(StrictModel):
             raise ValueError("cpus_per_task and cpus_per_gpu exclude each other in SLURM. Fix: set one to null.")
         share = "cpus_per_gpu" if self.cpus_per_gpu else "mem_per_gpu" if self.mem_per_gpu else None
         if share and not self.num_gpus and not any("gpus" in name for name in self.additional_parameters):
-            raise ValueError(f"{share}={getattr(self, share)} without a GPU. Fix: gpus_per_node=N, or {share}=null.")
+            raise ValueError(f"{share}={vars(self)[share]} without a GPU. Fix: gpus_per_node=N, or {share}=null.")
         return self
 
     @model_validator(mode="after")
@@ -221,10 +223,24 @@ class ClusterConfig(StrictModel):
             raise ValueError(
                 "container.name=pyxis with slurm.use_srun=false: pyxis is a part of srun. Fix: use_srun=true."
             )
-        tasks = slurm.nodes if self.processes == "torchrun" else self.processes_per_run
-        if tasks > 1:
+        if self.processes_per_run > 1:
             raise ValueError(
-                f"slurm.use_srun=false with {tasks} tasks: without srun the script starts one. "
-                f"Fix: slurm.use_srun=true, or {'nodes=1' if slurm.nodes > 1 else 'processes=torchrun'}."
+                f"slurm.use_srun=false with {self.processes_per_run} processes: without srun the script starts one. "
+                "Fix: slurm.use_srun=true, or nodes=1 and tasks_per_node=1."
             )
+        return self
+
+    @model_validator(mode="after")
+    def _masks_fit(self) -> ClusterConfig:
+        for word in self.slurm.srun_args:
+            kind, _, masks = word.removeprefix("--cpu-bind=").partition(":")
+            if not word.startswith("--cpu-bind=") or kind not in ("mask_cpu", "map_cpu"):
+                continue
+            tasks = 1 if self.processes == "torchrun" else self.tasks_per_node
+            if len(masks.split(",")) != tasks:
+                raise ValueError(
+                    f"slurm.srun_args binds {len(masks.split(','))} tasks of a node to CPUs; here a node has {tasks}"
+                    f"{' (processes=torchrun)' if self.processes == 'torchrun' else ''}. "
+                    "Fix: slurm.srun_args=[], or as many masks as tasks."
+                )
         return self
