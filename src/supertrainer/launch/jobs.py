@@ -14,8 +14,10 @@ from supertrainer.launch.slurm import controller_answers, has_slurm, slurm
 log = logging.getLogger(__name__)
 
 ENDED = frozenset(
-    ("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY")
-    + ("PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT")
+    (
+        *("BOOT_FAIL", "CANCELLED", "COMPLETED", "DEADLINE", "FAILED", "LAUNCH_FAILED", "NODE_FAIL", "OUT_OF_MEMORY"),
+        *("PREEMPTED", "RECONFIG_FAIL", "REVOKED", "TIMEOUT"),
+    )
 )
 WAITING = frozenset(("PENDING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD", "SPECIAL_EXIT"))
 _JOB_ID = re.compile(r"(\d+)(?:_(\d+))?")
