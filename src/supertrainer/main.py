@@ -23,7 +23,7 @@ if __name__ == "__main__":
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from omegaconf import OmegaConf
 
@@ -38,6 +38,8 @@ from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.validate import resolve, validate
 from supertrainer.core.distributed import is_main
 from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.core.job import StopRequested, ask_for_requeue, stop_on_signals
+from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations.paths import program
 
 INTERRUPTED = 130
@@ -57,14 +59,28 @@ def main(argv: Sequence[str]) -> int:
     Returns:
         The exit code.
     """
+    command: Command | None = None
     try:
-        return _run(parse_command(argv))
+        stop_on_signals()
+        command = parse_command(argv)
+        return _run(command)
+    except StopRequested as stop:
+        _end_for_requeue(command, stop)
     except SupertrainerError as error:
         if is_main():
             print(redact(str(error)), file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _end_for_requeue(command: Command | None, stop: StopRequested) -> NoReturn:
+    """Ends a process of a job that a signal stopped where it had nothing to save; the job goes on later."""
+    if is_main() and command is not None and command.source is not None:
+        ask_for_requeue(RunDirectory(command.source), reason=stop.signal)
+        print(f"{stop.signal}: stopped before there was anything new to save; the job goes on later", file=sys.stderr)
+    sys.stdout.flush()
+    os._exit(0)  # the other processes are ending too: nothing may wait for them
 
 
 def _run(command: Command) -> int:

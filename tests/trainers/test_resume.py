@@ -61,7 +61,7 @@ def test_a_run_killed_at_any_step_equals_one_never_killed(tmp_path: Path, peft_k
     for step in range(1, 6):  # 3 is the end of an epoch, 1, 2, 4 and 5 are in the middle of one
         run = killed_after(whole, step, tmp_path / f"killed-{step}")
         result = start(run, source, peft_kwargs=peft_kwargs, attempt=2)
-        assert (result.first_step, result.step, result.outcome) == (step, 6, "done")
+        assert (result.first_step, result.step, result.stopped_by) == (step, 6, None)
         assert equal(weights(run), expected)
         assert equal(state(run, 6), state(whole, 6))
 

@@ -129,12 +129,12 @@ def test_a_signal_saves_the_step_and_the_next_start_goes_on(tmp_path: Path, numb
     before = [signal.getsignal(each) for each in SIGNALS]
     with signals(0, 2, number):
         stopped = tiny_trainer(tmp_path / "run", source, **dropout).train()
-    assert (stopped.outcome, stopped.step, stopped.planned_steps, stopped.selected_step) == ("interrupted", 2, 6, None)
+    assert (stopped.stopped_by, stopped.step, stopped.planned_steps, stopped.selected_step) == (number.name, 2, 6, None)
     assert names(tmp_path / "run" / "checkpoints") == [".incoming", "step-00000002"]
     assert not (tmp_path / "run" / "model").exists()
     assert [signal.getsignal(each) for each in SIGNALS] == before
     done = tiny_trainer(tmp_path / "run", source, attempt=2, **dropout).train()
-    assert (done.outcome, done.first_step) == ("done", 2)
+    assert (done.stopped_by, done.first_step) == (None, 2)
     files = [tmp_path / run / "model" / "model.safetensors" for run in ("run", "whole")]
     assert files[0].read_bytes() == files[1].read_bytes()
 
@@ -142,7 +142,7 @@ def test_a_signal_saves_the_step_and_the_next_start_goes_on(tmp_path: Path, numb
 def test_a_signal_in_the_last_step_stops_nothing(tmp_path: Path) -> None:
     with signals(0, 6):
         result = tiny_trainer(tmp_path / "run", save_tiny(tmp_path / "source")).train()
-    assert (result.outcome, result.selected_step) == ("done", 6)
+    assert (result.stopped_by, result.selected_step) == (None, 6)
 
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

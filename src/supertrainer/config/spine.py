@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator
 
+from supertrainer.config.cluster import ClusterConfig
 from supertrainer.config.strict import StrictModel
 
 OPERATIONS = ("train", "infer", "benchmark", "check")
@@ -47,12 +48,6 @@ class RunConfig(StrictModel):
                 "run.root says where runs go."
             )
         return text
-
-
-class ClusterConfig(StrictModel):
-    """Where runs are executed."""
-
-    name: Literal["local"] = "local"
 
 
 class Config(StrictModel):

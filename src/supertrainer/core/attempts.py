@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
 
+from supertrainer.core.job import job_id
 from supertrainer.core.records import append_record, read_records
 from supertrainer.core.run_directory import RunDirectory
 
@@ -27,6 +28,7 @@ class Attempt:
     job_id: str
     processes: int
     resumed_step: int | None
+    planned_steps: int | None
     outcome: Outcome | Literal["killed"]
     ended: str | None
     step: int | None
@@ -55,12 +57,17 @@ def start_attempt(
         "command": list(command),
         "host": socket.gethostname(),
         "pid": os.getpid(),
-        "job_id": os.environ.get("SLURM_JOB_ID", ""),
+        "job_id": job_id(),
         "processes": processes,
         "resumed_step": resumed_step,
     }
     append_record(run.attempts_jsonl, row, sync=True)
     return number
+
+
+def plan_attempt(run: RunDirectory, *, number: int, planned_steps: int) -> None:
+    """Writes how many optimizer steps the whole run has, once an attempt knows it."""
+    append_record(run.attempts_jsonl, {"event": "plan", "attempt": number, "planned_steps": planned_steps})
 
 
 def end_attempt(run: RunDirectory, *, number: int, outcome: Outcome, step: int | None, reason: str = "") -> None:
@@ -73,6 +80,7 @@ def read_attempts(run: RunDirectory) -> list[Attempt]:
     """Every attempt, oldest first. One without an end counts as killed: a caller that runs it knows better."""
     rows = read_records(run.attempts_jsonl).rows
     ends = {row["attempt"]: row for row in rows if row["event"] == "end"}
+    plans = {row["attempt"]: row["planned_steps"] for row in rows if row["event"] == "plan"}
     attempts = []
     for start in rows:
         if start["event"] == "start":
@@ -87,6 +95,7 @@ def read_attempts(run: RunDirectory) -> list[Attempt]:
                     job_id=start["job_id"],
                     processes=start["processes"],
                     resumed_step=start["resumed_step"],
+                    planned_steps=plans.get(start["attempt"]),
                     outcome=end["outcome"],
                     ended=end["time"],
                     step=end["step"],

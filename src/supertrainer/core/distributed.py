@@ -38,6 +38,13 @@ def local_rank() -> int:
     return _from_environment("LOCAL_RANK", "SLURM_LOCALID", default=0)
 
 
+def device_index() -> int:
+    """Which of the GPUs that this process sees is its own: the only one, where the launcher hides the others."""
+    import torch
+
+    return 0 if torch.cuda.device_count() == 1 else local_rank()
+
+
 def is_main() -> bool:
     """Whether this is the process that writes and reports."""
     return rank() == 0
@@ -70,7 +77,7 @@ def initialize(device: str | None = None) -> None:
     _export_slurm()
     on_cuda = torch.cuda.is_available() if device is None else device == "cuda"
     if on_cuda:
-        torch.cuda.set_device(local_rank())
+        torch.cuda.set_device(device_index())
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_cuda else "gloo", timeout=TIMEOUT)
 
 

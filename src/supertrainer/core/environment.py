@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import platform
 import subprocess
@@ -11,6 +12,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from supertrainer.core.files import write_json
+
+CODE_FILE = "code.json"  # beside a copy of the package: what it was copied from
 
 # Only these: any other variable may hold a token, a password or a path that is nobody's business.
 ENVIRONMENT_VARIABLES = (
@@ -67,8 +70,14 @@ def collect_environment() -> dict[str, object]:
 
 
 def code_version() -> dict[str, object] | None:
-    """Commit of the checkout that this code runs from, and whether tracked files differ; None outside of one."""
+    """Commit of the checkout that this code runs from, or was copied from for a job, and whether tracked files differ;
+    None outside of one.
+    """
     here = Path(__file__).resolve()
+    copied = here.parents[2] / CODE_FILE
+    if copied.is_file():
+        told: dict[str, object] | None = json.loads(copied.read_text())
+        return told
     # A package installed into a .venv inside somebody's repository is not that repository's code.
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None

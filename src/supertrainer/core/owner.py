@@ -13,6 +13,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
+from supertrainer.core.job import job_id, job_restart
+
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 
@@ -43,7 +45,6 @@ class Owner:
 def this_process() -> Owner:
     """The calling process, with a new random token of 32 hexadecimal digits."""
     pid = os.getpid()
-    restart = os.environ.get("SLURM_RESTART_COUNT", "0")
     return Owner(
         token=uuid.uuid4().hex,
         host=socket.gethostname(),
@@ -51,8 +52,8 @@ def this_process() -> Owner:
         pid_namespace=_link("/proc/self/ns/pid"),
         pid=pid,
         pid_start_time=_stat(pid)[1],
-        job_id=os.environ.get("SLURM_JOB_ID", ""),
-        job_restart=int(restart) if restart.isdecimal() else 0,
+        job_id=job_id(),
+        job_restart=job_restart(),
         started=datetime.now(UTC).isoformat(timespec="seconds"),
     )
 

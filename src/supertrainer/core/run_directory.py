@@ -46,6 +46,26 @@ class RunDirectory:
         return self.path / "attempts.jsonl"
 
     @property
+    def slurm_sh(self) -> Path:
+        """The job script: `sbatch` on it goes on with the run."""
+        return self.path / "slurm.sh"
+
+    @property
+    def jobs_jsonl(self) -> Path:
+        """When jobs were submitted, started and ended: what is known after SLURM has forgotten them."""
+        return self.path / "jobs.jsonl"
+
+    @property
+    def requeue_json(self) -> Path:
+        """Asks the job script to requeue its job: the run has stopped at a checkpoint."""
+        return self.path / "requeue.json"
+
+    @property
+    def hub_json(self) -> Path:
+        """The commits of what was fetched from the Hub before the run was submitted."""
+        return self.path / "hub.json"
+
+    @property
     def metrics_jsonl(self) -> Path:
         return self.path / "metrics.jsonl"
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from supertrainer.config.command import Command
 from supertrainer.launch.sweep import INTERRUPTED, PlannedRun
+from supertrainer.launch.table import aligned
 
 
 def command_line(command: Command) -> list[str]:
@@ -66,7 +67,4 @@ def table(runs: Sequence[PlannedRun], codes: Iterable[int]) -> str:
         (" ".join(run.swept), str(run.directory), words.get(code, f"failed ({code})"))
         for run, code in zip(runs, codes, strict=True)
     ]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    return "\n".join(
-        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
-    )
+    return aligned(rows)

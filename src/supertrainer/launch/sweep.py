@@ -13,11 +13,12 @@ from pathlib import Path
 
 from hydra._internal.core_plugins.basic_sweeper import BasicSweeper
 from hydra.core.override_parser.types import Override
-from hydra.utils import instantiate
+from hydra.utils import get_class, instantiate
 from omegaconf import DictConfig
 
 from supertrainer.config.command import Command
-from supertrainer.config.compose import compose
+from supertrainer.config.compose import Composed, compose
+from supertrainer.config.for_job import validate_for_job, with_launcher
 from supertrainer.config.groups import read_groups
 from supertrainer.config.hydra_compose import hydra_composer
 from supertrainer.config.identity import run_name
@@ -93,7 +94,7 @@ def plan_sweep(command: Command, *, environment: Mapping[str, str]) -> Sweep:
             single = replace(command, multirun=False, overrides=(*fixed, *swept))
             try:
                 composed = compose(single, environment=environment, groups=groups, composer=composer)
-                config = validate(composed, environment=environment)
+                config = _validated(composed, environment)
                 plans.append(PlannedRun(index, single, swept, config, run_name(config)))
                 hydra = composed.hydra
             except ConfigError as error:
@@ -115,11 +116,22 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
     write_atomic(sweep.directory / "sweep.yaml", _sweep_yaml(sweep))
     print(f"{len(sweep.runs)} runs, each checked; results in {sweep.directory}", flush=True)
     launcher = instantiate(sweep.hydra.launcher)
-    returns = launcher.launch_runs(sweep.runs, record=lambda row: append_record(sweep.directory / "runs.jsonl", row))
+    returns = launcher.launch_runs(
+        sweep.runs,
+        directory=sweep.directory,
+        record=lambda row: append_record(sweep.directory / "runs.jsonl", row),
+    )
     write_results(sweep)
     if INTERRUPTED in returns:
         return INTERRUPTED
-    return 0 if all(code == 0 for code in returns) else 1
+    return 0 if all(code in (0, None) for code in returns) else 1  # None: queued, and not waited for
+
+
+def _validated(composed: Composed, environment: Mapping[str, str]) -> Config:
+    """The config, checked for where the launcher executes it."""
+    if get_class(composed.hydra.launcher._target_).for_jobs:
+        return validate_for_job(with_launcher(composed), environment=environment)
+    return validate(composed, environment=environment)
 
 
 def preview_sweep(command: Command, *, environment: Mapping[str, str]) -> str:
@@ -218,5 +230,9 @@ def _directory(plans: Sequence[PlannedRun], command: Command) -> Path:
 def _sweep_yaml(sweep: Sweep) -> str:
     lines = [f"started: {time.strftime('%Y-%m-%dT%H:%M:%S%z')}", "runs:"]
     for run in sweep.runs:
-        lines += [f"- name: {run.name}", f"  overrides: {json.dumps(list(map(redact, run.swept)))}"]
+        lines += [
+            f"- name: {run.name}",
+            f"  directory: {json.dumps(str(run.directory.resolve()))}",
+            f"  overrides: {json.dumps(list(map(redact, run.swept)))}",
+        ]
     return "\n".join(lines) + "\n"

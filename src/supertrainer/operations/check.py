@@ -10,9 +10,10 @@ from typing import Any, TextIO, TypeVar
 
 from supertrainer.config.build import build
 from supertrainer.config.spine import Config
-from supertrainer.core.distributed import world_size
 from supertrainer.core.errors import ConfigError, Problem, SupertrainerError
+from supertrainer.core.placement import placement
 from supertrainer.models.base import count_parameters
+from supertrainer.models.sources import find_source
 from supertrainer.operations.scoring import build_dataset
 from supertrainer.trainers.schema import accumulation_steps, planned_steps, steps_per_epoch
 
@@ -22,10 +23,11 @@ SAMPLED_ROWS = 256  # of each split, through the real tokenizer
 
 @dataclass
 class CheckResult:
-    """What a check found: facts in order of the way of a run, and everything that is wrong."""
+    """What a check found: facts in order of the way of a run, everything that is wrong, the Hub's commits by node."""
 
     facts: dict[str, str] = field(default_factory=dict)
     problems: list[Problem] = field(default_factory=list)
+    commits: dict[str, str] = field(default_factory=dict)
 
 
 def run(config: Config, *, dataset: Any = None, stream: TextIO | None = None) -> None:
@@ -40,16 +42,37 @@ def run(config: Config, *, dataset: Any = None, stream: TextIO | None = None) ->
     """
     result = check(config, dataset=dataset or build_dataset(config))
     stream = stream or sys.stdout
-    width = max((len(name) for name in result.facts), default=0)
-    for name, text in result.facts.items():
-        print(f"{name:<{width}}  {text}", file=stream)
+    print_facts(result, stream=stream)
     if result.problems:
         raise ConfigError(list(dict.fromkeys(result.problems)))
     print("ready", file=stream, flush=True)
 
 
+def print_facts(result: CheckResult, *, stream: TextIO) -> None:
+    """Prints what was found, a line each."""
+    width = max((len(name) for name in result.facts), default=0)
+    for name, text in result.facts.items():
+        print(f"{name:<{width}}  {text}", file=stream)
+
+
+def check_sources(config: Config) -> CheckResult:
+    """Finds what `operation=infer` or `benchmark` reads: the trained model, and the dataset of a benchmark."""
+    result = CheckResult()
+    source = _try(lambda: find_source(config.model.source, revision=config.model.revision), result)
+    if source is not None:
+        result.facts["model"] = str(source.directory)
+        result.commits |= {"model": source.commit} if source.commit else {}
+    if config.operation == "benchmark":
+        dataset = build_dataset(config)
+        splits = _try(dataset.load, result)
+        for split, rows in (splits or {}).items():
+            result.facts[f"rows of {split}"] = f"{len(rows):,}"
+        result.commits |= _commit_of(dataset) if splits is not None else {}
+    return result
+
+
 def check(config: Config, *, dataset: Any) -> CheckResult:
-    """Reads the data, builds the model without weights, and computes what a run would do."""
+    """Reads the data, builds the model without weights, and computes what a training would do."""
     result = CheckResult()
     model = build(config.model, allowed=config.allow_targets)
     splits = _try(dataset.load, result)
@@ -58,6 +81,7 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         for split, rows in splits.items():
             result.facts[f"rows of {split}"] = f"{len(rows):,}"
         result.facts["labels"] = ", ".join(dataset.label_names)
+        result.commits |= _commit_of(dataset)
         _try(lambda: _steps(config, len(splits["train"]), result), result)
     if config.dataset.max_length is not None:
         _try(lambda: model.check_length(config.dataset.max_length), result)
@@ -79,22 +103,29 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         result,
     )
     if skeleton is not None:
+        if model.source is not None and model.source.commit:
+            result.commits["model"] = model.source.commit
         counts = count_parameters(skeleton)
         share = counts.trainable / max(counts.total, 1)
         result.facts["parameters"] = f"{counts.total:,}, of them trained {counts.trainable:,} ({share:.1%})"
     return result
 
 
+def _commit_of(dataset: Any) -> dict[str, str]:
+    commits = [facts["commit"] for facts in dataset.fingerprint().values() if "commit" in facts]
+    return {"dataset": commits[0]} if commits else {}
+
+
 def _steps(config: Config, rows: int, result: CheckResult) -> None:
     trainer = config.trainer
     size = trainer.global_batch_size
     accumulation = accumulation_steps(
-        global_batch_size=size, micro_batch_size=trainer.micro_batch_size, num_processes=world_size()
+        global_batch_size=size, micro_batch_size=trainer.micro_batch_size, num_processes=placement().processes
     )
     total = planned_steps(rows, global_batch_size=size, training_kwargs=trainer.training_kwargs)
     result.facts["optimizer steps"] = f"{total:,} ({steps_per_epoch(rows, global_batch_size=size):,} an epoch)"
     result.facts["rows of a step"] = (
-        f"{size} = {trainer.micro_batch_size} × {accumulation} micro-batches × {world_size()} processes"
+        f"{size} = {trainer.micro_batch_size} × {accumulation} micro-batches × {placement().processes} processes"
     )
 
 

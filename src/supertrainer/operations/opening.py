@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,18 @@ from supertrainer.benchmark.report import read_report
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.config.identity import LENGTH_KEYS, differences, identity, run_name
 from supertrainer.config.secrets import redact
-from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.spine import Config
 from supertrainer.core.attempts import Outcome, end_attempt, start_attempt
 from supertrainer.core.distributed import is_main, on_main_then_broadcast, world_size
 from supertrainer.core.environment import write_environment
 from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.core.files import read_json, write_atomic, write_json
+from supertrainer.core.job import StopRequested, signals_held
 from supertrainer.core.lock import RunLock, acquire_lock
 from supertrainer.core.logging import setup_logging
 from supertrainer.core.run_directory import RunDirectory, next_free
+from supertrainer.launch.jobs import is_running
+from supertrainer.operations.progress import require_progress
+from supertrainer.operations.snapshot import stored_identity, write_snapshot
 from supertrainer.trainers.schema import schedule_depends_on_length
 
 log = logging.getLogger(__name__)
@@ -39,12 +41,14 @@ class OpenRun:
         attempt: number of this start, from 1.
         outcome: how it ends; whoever ends it early sets it.
         step: the last optimizer step, where there are steps.
+        reason: why it ended so: an error's first line, or a signal's name.
     """
 
     directory: RunDirectory
     attempt: int
     outcome: Outcome = "done"
     step: int | None = None
+    reason: str = ""
 
 
 def find_run(config: Config, *, source: Path | None) -> tuple[RunDirectory, bool]:
@@ -57,12 +61,17 @@ def find_run(config: Config, *, source: Path | None) -> tuple[RunDirectory, bool
     if config.run.fresh:
         return next_free(root, name), False
     wanted = identity(config)
-    directory = _known_directory(wanted, source) or RunDirectory(root / name)
+    directory = locate(config, source=source)
     if config.run.extend and not directory.path.exists():
         directory = _to_extend(root, wanted, source)
     if not directory.create():
         _require_same(directory, wanted, config)
     return directory, _has_finished(directory, wanted, config)
+
+
+def locate(config: Config, *, source: Path | None) -> RunDirectory:
+    """Where a config's run is, or would be; nothing is made."""
+    return _known_directory(identity(config), source) or RunDirectory(Path(config.run.root) / run_name(config))
 
 
 @contextmanager
@@ -73,24 +82,33 @@ def opened(directory: RunDirectory, config: Config) -> Iterator[OpenRun]:
         LaunchError: another start holds it.
     """
     held: list[RunLock] = []
-    on_main_then_broadcast(lambda: held.append(acquire_lock(directory.lock_json, on_lost=_stop_writing)))
+    on_main_then_broadcast(
+        lambda: held.append(acquire_lock(directory.lock_json, on_lost=_stop_writing, job_state=is_running))
+    )
     try:
-        attempt = on_main_then_broadcast(lambda: _begin(directory, config))
-        setup_logging(directory.logs / "run.log", redact=redact)
-        run = OpenRun(directory, attempt)
-        try:
-            yield run
-        except BaseException as error:
-            run.outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-            if is_main():
-                reason = redact(f"{type(error).__name__}: {error}".splitlines()[0])
-                end_attempt(directory, number=attempt, outcome=run.outcome, step=run.step, reason=reason)
-            raise
-        if is_main():
-            end_attempt(directory, number=attempt, outcome=run.outcome, step=run.step)
+        with ExitStack() as uninterrupted:
+            uninterrupted.enter_context(signals_held())
+            run = OpenRun(directory, on_main_then_broadcast(lambda: _begin(directory, config)))
+            try:
+                uninterrupted.close()  # from here on whatever ends the attempt is written down
+                setup_logging(directory.logs / "run.log", redact=redact)
+                yield run
+            except BaseException as error:
+                run.outcome, run.reason = _ending(error)
+                raise
+            finally:
+                if is_main():
+                    end_attempt(directory, number=run.attempt, outcome=run.outcome, step=run.step, reason=run.reason)
     finally:
         for lock in held:
             lock.release()
+
+
+def _ending(error: BaseException) -> tuple[Outcome, str]:
+    if isinstance(error, StopRequested):
+        return "saved", error.signal
+    outcome: Outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
+    return outcome, redact(f"{type(error).__name__}: {error}".splitlines()[0])
 
 
 def _stop_writing(message: str) -> None:
@@ -101,20 +119,13 @@ def _stop_writing(message: str) -> None:
 
 def _begin(directory: RunDirectory, config: Config) -> int:
     """Writes what a reader needs to know of this start, and returns the attempt's number."""
-    tree = config.dump()
-    tree["run"] |= {"fresh": False, "extend": False}  # they say how to start, not what to compute
-    tree.pop("allow_targets")  # what may be imported is given anew at each start
-    if config.operation != "train" or _stored_identity(directory) not in (None, identity(config)):
-        directory.report_json.unlink(missing_ok=True)  # of an earlier time, or of the shorter run that is extended
-    write_atomic(directory.config_yaml, as_yaml(tree))
-    write_json(directory.config_json, {"identity": identity(config), "config": tree})
-    write_environment(directory.environment_json)
     steps = CheckpointStore(directory.checkpoints, keep_last=None, keep_best=None).steps()
+    newest_step = max(steps, default=None)
+    require_progress(directory, newest_step=newest_step, allowed=config.cluster.max_attempts_without_progress)
+    write_snapshot(directory, config)
+    write_environment(directory.environment_json)
     return start_attempt(
-        directory,
-        command=[redact(word) for word in sys.argv],
-        processes=world_size(),
-        resumed_step=max(steps, default=None),
+        directory, command=[redact(word) for word in sys.argv], processes=world_size(), resumed_step=newest_step
     )
 
 
@@ -123,7 +134,7 @@ def _known_directory(wanted: Mapping[str, Any], source: Path | None) -> RunDirec
     if source is None:
         return None
     directory = RunDirectory(source if source.is_dir() else source.parent)
-    return directory if _stored_identity(directory) == wanted else None
+    return directory if stored_identity(directory) == wanted else None
 
 
 def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> RunDirectory:
@@ -131,7 +142,7 @@ def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> Ru
     candidates = [source if source.is_dir() else source.parent] if source is not None else sorted(root.glob("*/"))
     found = []
     for path in candidates:
-        stored = _stored_identity(RunDirectory(path))
+        stored = stored_identity(RunDirectory(path))
         if stored is not None and differences(stored, wanted).keys() <= set(LENGTH_KEYS):
             found.append(RunDirectory(path))
     if len(found) == 1:
@@ -147,27 +158,13 @@ def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> Ru
     )
 
 
-def _stored_identity(directory: RunDirectory) -> dict[str, Any] | None:
-    if not directory.config_json.is_file():
-        return None
-    try:
-        stored: dict[str, Any] = read_json(directory.config_json)["identity"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise ConfigError(
-            f"{directory.config_json} can't be read: {type(error).__name__}.",
-            why="it says which run the directory holds; it was edited or damaged.",
-            fix="put it back, or run.fresh=true to start beside it.",
-        ) from error
-    return stored
-
-
 def _require_same(directory: RunDirectory, wanted: Mapping[str, Any], config: Config) -> None:
     """Refuses a directory that holds another run.
 
     Raises:
         ConfigError: with the difference.
     """
-    stored = _stored_identity(directory)
+    stored = stored_identity(directory)
     if stored is None:
         return  # made by a start that was killed before it wrote anything
     differing = differences(stored, wanted)
@@ -210,7 +207,7 @@ def _length(value: Any) -> float:
 
 def _has_finished(directory: RunDirectory, wanted: Mapping[str, Any], config: Config) -> bool:
     """Whether a training is done and reported at this length. Others are done anew: what they read may change."""
-    if config.operation != "train" or _stored_identity(directory) != wanted:
+    if config.operation != "train" or stored_identity(directory) != wanted:
         return False
     written = directory.report_json.is_file() and directory.report_md.is_file() and directory.model.is_dir()
     try:

@@ -16,6 +16,7 @@ from supertrainer.core import distributed
 from supertrainer.core.logging import setup_logging
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
+from supertrainer.operations.hub_commits import at_recorded_commits
 from supertrainer.operations.opening import find_run, opened
 from supertrainer.operations.scoring import build_dataset
 from supertrainer.operations.train import require_same_data
@@ -53,10 +54,11 @@ def run(config: Config, *, source: Path | None) -> int:
 
 def _run(names: Sequence[str], config: Config, directory: RunDirectory) -> int:
     with opened(directory, config) as open_run:
+        config = at_recorded_commits(config, directory)
         for name in names:
             importlib.import_module(f"supertrainer.operations.{name}").run(config, open_run)
             if open_run.outcome != "done":
-                return INTERRUPTED
+                return 0 if open_run.outcome == "saved" else INTERRUPTED
     return 0
 
 

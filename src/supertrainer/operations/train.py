@@ -8,9 +8,11 @@ from typing import Any
 from supertrainer.benchmark.results import ModelFacts, Report, Timing
 from supertrainer.config.build import build
 from supertrainer.config.spine import Config
-from supertrainer.core.distributed import on_main_then_broadcast
+from supertrainer.core.attempts import plan_attempt
+from supertrainer.core.distributed import is_main, on_main_then_broadcast
 from supertrainer.core.errors import DataError
 from supertrainer.core.files import read_json, write_json
+from supertrainer.core.job import ask_for_requeue, has_waiting_script
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
 from supertrainer.operations.opening import OpenRun
@@ -44,14 +46,26 @@ def run(config: Config, open_run: OpenRun) -> None:
         deterministic=config.run.deterministic,
         attempt=open_run.attempt,
     )
+    if is_main():
+        plan_attempt(open_run.directory, number=open_run.attempt, planned_steps=trainer.planned_steps)
     result: TrainResult = trainer.train()
-    open_run.step, open_run.outcome = result.step, result.outcome
-    if result.outcome == "interrupted":
-        log.warning("interrupted at step %d of %d, saved: the same command goes on", result.step, result.planned_steps)
+    open_run.step = result.step
+    if result.stopped_by is not None:
+        _stop(open_run, result)
         return
     store = trainer.store
     del trainer  # the model is read back from its files: what is scored is what was saved
     on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, store=store))
+
+
+def _stop(open_run: OpenRun, result: TrainResult) -> None:
+    """Says how a run goes on that was stopped at a checkpoint: by its job, or by the same command."""
+    open_run.reason = result.stopped_by or ""
+    open_run.outcome = "saved" if has_waiting_script() else "interrupted"
+    how = "its job goes on" if has_waiting_script() else "the same command goes on"
+    log.warning("interrupted at step %d of %d, saved: %s", result.step, result.planned_steps, how)
+    if has_waiting_script() and is_main():
+        ask_for_requeue(open_run.directory, reason=open_run.reason, step=result.step)
 
 
 def record_data(directory: RunDirectory, dataset: Any) -> None:

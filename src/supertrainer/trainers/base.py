@@ -176,7 +176,7 @@ class TaskTrainer(ABC):
 
     @staticmethod
     def _device() -> torch.device:
-        return torch.device("cuda", distributed.local_rank()) if torch.cuda.is_available() else torch.device("cpu")
+        return torch.device("cuda", distributed.device_index()) if torch.cuda.is_available() else torch.device("cpu")
 
     def _prepare(self, *, resume: bool) -> Checkpoint | None:
         self.store.prepare()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
 
 from torch import nn
 
@@ -18,7 +17,7 @@ class TrainResult:
     """The end of a call of `train`.
 
     Attributes:
-        outcome: `interrupted` after a signal: the last step is saved, and the same command goes on from there.
+        stopped_by: the signal that stopped it, after which the last step is saved; None where it came to its end.
         step: the last optimizer step that is done.
         first_step: the step that this call went on from, 0 for a new run; `step` where nothing was left to train.
         planned_steps: of the whole run.
@@ -31,7 +30,7 @@ class TrainResult:
         peak_memory_gib: of the first process: of the GPU, or resident on a CPU.
     """
 
-    outcome: Literal["done", "interrupted"]
+    stopped_by: str | None
     step: int
     first_step: int
     planned_steps: int
@@ -67,7 +66,7 @@ def result_of(
         rows = session.tokens.rows_up_to(step) - session.tokens.rows_up_to(first)
         tokens = session.tokens.up_to(step) - session.tokens.up_to(first)
     return TrainResult(
-        outcome="interrupted" if selected is None else "done",
+        stopped_by=session.stop.reason if session is not None and selected is None else None,
         step=step,
         first_step=first,
         planned_steps=planned_steps,

@@ -10,9 +10,8 @@ from pydantic import Field, field_validator, model_validator
 
 from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.strict import FrozenMapping, NotIdentity, TargetModel
-from supertrainer.core.distributed import world_size
-from supertrainer.core.environment import has_gpu
 from supertrainer.core.errors import ConfigError, DataError, Problem
+from supertrainer.core.placement import placement
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.trainers.kwargs import CADENCE_KWARGS, REFUSED_PEFT_KWARGS, REFUSED_TRAINING_KWARGS
 from supertrainer.trainers.ranges import range_problems
@@ -83,13 +82,12 @@ class TrainerConfig(TargetModel):
         if config.operation not in ("train", "check"):
             return
         yield from range_problems(self.training_kwargs, path="trainer.training_kwargs")
-        if config.cluster.name == "local":
-            yield from precision_problems(self.training_kwargs, has_gpu=has_gpu())
+        yield from precision_problems(self.training_kwargs, has_gpu=placement().has_gpu)
         try:
             accumulation_steps(
                 global_batch_size=self.global_batch_size,
                 micro_batch_size=self.micro_batch_size,
-                num_processes=world_size(),
+                num_processes=placement().processes,
             )
         except ConfigError as error:
             yield from error.problems

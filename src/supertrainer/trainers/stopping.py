@@ -15,6 +15,7 @@ import torch
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from supertrainer.core.distributed import all_reduce_sum, world_size
+from supertrainer.core.job import has_waiting_script
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)
 # torchrun hands a Ctrl-C on to processes that the terminal has told already: so soon after, it is the same one.
@@ -26,10 +27,12 @@ class StopSignal(TrainerCallback):
 
     Attributes:
         stopped: whether training was stopped so.
+        reason: the signal that this process got; empty where only others got one.
     """
 
     def __init__(self) -> None:
         self.stopped = False
+        self.reason = ""
         self._received: float | None = None
 
     @contextlib.contextmanager
@@ -47,14 +50,15 @@ class StopSignal(TrainerCallback):
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         if self._anybody_received():
-            self.stopped = not control.should_training_stop  # at the last step there is nothing left to stop
+            # At the last step there is nothing left to stop, but a job may not have the time to report.
+            self.stopped = has_waiting_script() or not control.should_training_stop
             control.should_save = True
             control.should_training_stop = True
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         now = time.monotonic()
         if self._received is None:
-            self._received = now
+            self._received, self.reason = now, signal.Signals(number).name
             # A handler may run in the middle of a write to the log, which must not be entered twice.
             text = f"\n{signal.Signals(number).name}: saving after this step, then stopping; again to stop at once.\n"
             os.write(2, text.encode())

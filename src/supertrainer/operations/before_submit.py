@@ -1,0 +1,60 @@
+"""The check before a submit: what would fail after the queue fails now, and what comes from the Hub is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TextIO
+
+from supertrainer.config.spine import Config
+from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.core.placement import Placement, planned
+from supertrainer.operations.hub_commits import hub_nodes
+
+
+def check_configs(configs: Sequence[Config], *, stream: TextIO) -> list[dict[str, str]]:
+    """Checks each distinct model × data × length once, as `operation=check` does, for the job's processes.
+
+    Returns:
+        Of each config, node -> the commit that was fetched from the Hub.
+
+    Raises:
+        ConfigError: with everything that is wrong.
+    """
+    done: dict[str, dict[str, str]] = {}
+    problems: list[Problem] = []
+    commits = []
+    for config in configs:
+        key = _what_is_checked(config)
+        if key not in done:
+            there = Placement(processes=config.cluster.processes_per_run, has_gpu=config.cluster.has_gpus)
+            with planned(there):
+                done[key], found = _check(config, stream)
+            problems += found
+        commits.append(done[key])
+    if problems:
+        raise ConfigError(list(dict.fromkeys(problems)))
+    return commits
+
+
+def needs_fetching(configs: Sequence[Config]) -> bool:
+    """Whether any of them reads from the Hub."""
+    return any(hub_nodes(config) for config in configs)
+
+
+def _check(config: Config, stream: TextIO) -> tuple[dict[str, str], list[Problem]]:
+    from supertrainer.operations.check import check, check_sources, print_facts  # brings torch: half a minute
+    from supertrainer.operations.scoring import build_dataset
+
+    training = config.operation == "train"
+    result = check(config, dataset=build_dataset(config)) if training else check_sources(config)
+    print_facts(result, stream=stream)
+    return result.commits, result.problems
+
+
+def _what_is_checked(config: Config) -> str:
+    trainer = config.trainer
+    parts = [node.model_dump_json() for node in (config.model, config.dataset, config.cluster) if node is not None]
+    if trainer is not None:
+        parts += [repr(trainer.model_kwargs), repr(trainer.peft_kwargs), str(trainer.global_batch_size)]
+        parts.append(str(trainer.training_kwargs.get("max_steps")))
+    return "\n".join([config.operation, *parts])
