@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import grp
+import math
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -76,10 +77,11 @@ def _rule_misfits(partition: Partition, need: Need, slurm: SlurmConfig, rules: R
         yield Misfit("cluster.slurm.nodes", what, f"cluster.slurm.nodes={partition.min_nodes} at least")
     if partition.max_cpus_per_node is not None and need.cpus > partition.max_cpus_per_node:
         what = f"{need.cpus} CPUs per node are asked for, {partition.max_cpus_per_node} are allowed"
-        yield Misfit("cluster.slurm.cpus_per_task", what, f"{partition.max_cpus_per_node} per node at most")
+        allowed = f"tasks_per_node × cpus_per_task={partition.max_cpus_per_node} at most"
+        yield Misfit("cluster.slurm.cpus_per_task", what, allowed)
     if partition.max_memory_mb is not None and need.memory_mb > partition.max_memory_mb:
         what = f"{_gib(need.memory_mb)} GiB per node are asked for, {_gib(partition.max_memory_mb)} are allowed"
-        yield Misfit("cluster.slurm.mem_gb", what, f"{_gib(partition.max_memory_mb)} GiB per node at most")
+        yield Misfit("cluster.slurm.mem_gb", what, f"cluster.slurm.mem_gb={_gib(partition.max_memory_mb)} at most")
     size = {"node": need.nodes, "cpu": need.nodes * need.cpus, "gres/gpu": need.nodes * _gpus(need)}
     yield from (
         Misfit(*found)
@@ -99,19 +101,17 @@ def _node_misfits(partition: Partition, need: Need, nodes: Sequence[Node]) -> It
     if not nodes:
         yield Misfit("cluster.slurm.partition", "it has no nodes that may be used", "")
         return
-    failed = False
-    for misfit in _single_misfits(need, nodes):
-        failed = True
-        yield misfit
-    if failed:
-        return
+    found = list(_single_misfits(need, nodes))
+    if len(nodes) < need.nodes:
+        what = f"{need.nodes} nodes are asked for, it has {len(nodes)}"
+        found.append(Misfit("cluster.slurm.nodes", what, f"cluster.slurm.nodes={len(nodes)} at most"))
+    yield from found
     able = [node for node in nodes if _fits(node, need)]
-    if len(able) < need.nodes:
-        what = f"{need.nodes} nodes are asked for; {len(able)} of {len(nodes)} nodes have all that is asked for"
-        if not able:
-            yield Misfit("cluster.slurm", "no node has all that is asked for at once", "")
-        else:
-            yield Misfit("cluster.slurm.nodes", what, f"cluster.slurm.nodes={len(able)} at most")
+    if not found and not able:
+        yield Misfit("cluster.slurm", "none of its nodes has all that is asked for at once", "ask for less")
+    elif not found and len(able) < need.nodes:
+        what = f"{need.nodes} nodes are asked for; {len(able)} of its {len(nodes)} have all that is asked for"
+        yield Misfit("cluster.slurm.nodes", what, f"cluster.slurm.nodes={len(able)} at most")
 
 
 def _single_misfits(need: Need, nodes: Sequence[Node]) -> Iterator[Misfit]:
@@ -120,17 +120,18 @@ def _single_misfits(need: Need, nodes: Sequence[Node]) -> Iterator[Misfit]:
         if number > most:
             shown = f"{name}:{kind}" if kind else "GPUs" if name == "gpu" else name
             key = "cluster.slurm.gres" if kind or name != "gpu" else "cluster.slurm.gpus_per_node"
-            types = sorted({f"{its}:{type_}" for node in nodes for its, type_ in node.gres if its == name and type_})
-            allowed = f"{most} per node at most" if most else f"there is none{f', but {types}' if types else ''}"
+            others = sorted({f"{its}:{type_}" for node in nodes for its, type_ in node.gres if its == name and type_})
+            instead = f"there is none, but {', '.join(others)}" if others else "there is none"
+            allowed = f"{most} per node at most" if most else instead
             yield Misfit(key, f"{number} {shown} per node are asked for, its nodes have {most}", allowed)
     most = max(node.cpus for node in nodes)
     if need.cpus > most:
         what = f"{need.cpus} CPUs per node are asked for, its nodes have {most}"
-        yield Misfit("cluster.slurm.cpus_per_task", what, f"{most} per node at most")
+        yield Misfit("cluster.slurm.cpus_per_task", what, f"tasks_per_node × cpus_per_task={most} at most")
     most = max(node.memory_mb for node in nodes)
     if need.memory_mb > most:
         what = f"{_gib(need.memory_mb)} GiB per node are asked for, its nodes have {_gib(most)}"
-        yield Misfit("cluster.slurm.mem_gb", what, f"{_gib(most)} GiB per node at most")
+        yield Misfit("cluster.slurm.mem_gb", what, f"cluster.slurm.mem_gb={_gib(most)} at most")
     if need.constraint and not any(meets(node.features, need.constraint) for node in nodes):
         features = sorted(set().union(*(node.features for node in nodes)) - {"", "(null)"})
         allowed = f"its nodes' features: {', '.join(features) or 'none'}"
@@ -158,7 +159,7 @@ def _gpus(need: Need) -> int:
 
 
 def _gib(megabytes: int) -> str:
-    return f"{megabytes / 1024:.1f}".removesuffix(".0")
+    return f"{math.floor(megabytes / 10.24) / 100:g}"  # never more than there is
 
 
 def _groups() -> list[str]:
