@@ -7,9 +7,9 @@ from supertrainer.launch.limits import limit_problems
 from supertrainer.launch.partitions import parse_gres, read_nodes
 
 PARTITION = (
-    "PartitionName={name} AllowGroups=ALL AllowAccounts={accounts} AllowQos={qos_list} "
-    "AllocNodes=ALL Default={default} QoS={qos} DefaultTime=00:10:00 DisableRootJobs=NO Hidden=NO MaxNodes={nodes} MaxTime={time} MinNodes={min_nodes} "
-    "LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=n[1-9] RootOnly=NO PreemptMode=OFF State={state} "
+    "PartitionName={name} AllowGroups=ALL AllowAccounts={accounts} AllowQos={qos_list} AllocNodes=ALL "
+    "Default={default} QoS={qos} DefaultTime=00:10:00 DisableRootJobs=NO Hidden=NO MaxNodes={nodes} MaxTime={time} "
+    "MinNodes={min_nodes} LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=n[1-9] RootOnly=NO PreemptMode=OFF State={state} "
     "JobDefaults=(null) DefMemPerNode=UNLIMITED MaxMemPerNode={memory} TRES=cpu=8,mem=16000M,node=2"
 )
 NODE = (
@@ -283,7 +283,7 @@ def test_an_account_or_qos_that_is_not_ones_own(accounting):
     assert problems(qos="debg") == [
         ("cluster.slurm.qos=debg: there is no such quality of service.", "did you mean debug?")
     ]
-    assert problems(account="project_2", qos="debug") == [
+    assert problems(account="project_2", qos="debug", timeout_min=30) == [
         ("cluster.slurm.qos=debug is not allowed for the account project_2.", "one of: normal.")
     ]
     assert problems(account="project_1", qos="debug", timeout_min=30, nodes=2) == []
