@@ -105,6 +105,8 @@ def _from_marks(marks: Marks, *, answers: bool) -> tuple[State, str]:
             return "lost", "SLURM's controller doesn't answer"
         return "cancelled", f"job {jobs.ids[-1]} never started, and SLURM no longer knows it"
     code = jobs.ended.get(last) if jobs.ended else None
+    if code == 0 and jobs.requeued:
+        return "saved", _how_to_go_on(marks)  # it was in the queue again, and is no longer
     if code is not None:
         return _of_exit_code(marks, code)
     verdict = log_verdict(marks)
