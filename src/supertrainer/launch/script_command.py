@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from supertrainer.config.cluster import ClusterConfig
-from supertrainer.launch.script_directives import cpus_per_slurm_task
 
 # SIGUSR1 kills a process that doesn't know it. Ignored from the start, it is harmless to torchrun and to a Python that
 # still imports; a process that is ready for it sets a handler.
@@ -48,16 +47,18 @@ def _srun(cluster: ClusterConfig, *, mounts: Sequence[Path], workdir: Path) -> I
     yield "--kill-on-bad-exit=1  # without it the others wait for ever for one that died"
     yield "--export=ALL  # what is exported above"
     yield f"--nodes={slurm.nodes} --ntasks={slurm.nodes * tasks} --ntasks-per-node={tasks}"
-    if slurm.cpus_per_task is not None:
-        yield f"--cpus-per-task={cpus_per_slurm_task(cluster)}  # a step doesn't take it from the job"
+    if slurm.cpus_per_gpu is None:
+        by_torchrun = tasks < cluster.tasks_per_node
+        cpus = f"$((cpus * {cluster.tasks_per_node}))" if by_torchrun else '"$cpus"'
+        yield f"--cpus-per-task={cpus}  # a step has one CPU a task, whatever the job has"
     container = cluster.container
     if container.name == "pyxis":
         pairs = [*(f"{path}:{path}" for path in _outermost(mounts)), *container.mounts]
-        yield shlex.quote(f"--container-image={container.image}")
-        yield shlex.quote(f"--container-mounts={','.join(pairs)}")
-        yield shlex.quote(f"--container-workdir={container.workdir or workdir}")
-        yield from map(shlex.quote, container.arguments)
-    yield from map(shlex.quote, slurm.srun_args)
+        yield _word(f"--container-image={container.image}")
+        yield _word(f"--container-mounts={','.join(pairs)}")
+        yield _word(f"--container-workdir={container.workdir or workdir}")
+        yield from map(_word, container.arguments)
+    yield from map(_word, slurm.srun_args)
 
 
 def _singularity(cluster: ClusterConfig, *, mounts: Sequence[Path], workdir: Path) -> Iterator[str]:
@@ -68,7 +69,7 @@ def _singularity(cluster: ClusterConfig, *, mounts: Sequence[Path], workdir: Pat
     for mount in (*map(str, _outermost(mounts)), *container.mounts):
         yield f"--bind {shlex.quote(mount)}"
     yield f"--pwd {shlex.quote(container.workdir or str(workdir))}"
-    yield from map(shlex.quote, container.arguments)
+    yield from map(_word, container.arguments)
     yield shlex.quote(container.image or "")
 
 
@@ -85,6 +86,11 @@ def _outermost(paths: Sequence[Path]) -> list[Path]:
         for index, path in enumerate(paths)
         if path not in paths[:index] and not any(other in path.parents for other in paths)
     ]
+
+
+def _word(text: str) -> str:
+    """A word of an array, quoted where it holds a comma too: to a reader it would look like two."""
+    return f"'{text}'" if "," in text and shlex.quote(text) == text else shlex.quote(text)
 
 
 def _indented(line: str) -> str:

@@ -82,7 +82,9 @@ def _shares(cluster: ClusterConfig) -> Iterator[str]:
     """Shares of a node: CPUs, GPUs, memory."""
     slurm = cluster.slurm
     if slurm.cpus_per_task is not None:
-        yield directive("cpus-per-task", cpus_per_slurm_task(cluster))
+        by_torchrun = cluster.processes == "torchrun"
+        cpus = slurm.cpus_per_task * (cluster.tasks_per_node if by_torchrun else 1)
+        yield directive("cpus-per-task", cpus, why="of all the node's processes" if by_torchrun else "")
     if slurm.num_gpus and slurm.gres is None:
         # Not --gpus-per-task: it hides the other GPUs of the node from each task, and they talk to each other.
         yield directive("gpus-per-node", slurm.num_gpus, why="each process chooses its own")
@@ -94,12 +96,6 @@ def _shares(cluster: ClusterConfig) -> Iterator[str]:
         yield directive("mem-per-gpu", slurm.mem_per_gpu)
     if slurm.mem_per_cpu is not None:
         yield directive("mem-per-cpu", slurm.mem_per_cpu)
-
-
-def cpus_per_slurm_task(cluster: ClusterConfig) -> int | None:
-    """CPUs of a task in SLURM's sense: those of all processes of a node where torchrun starts them."""
-    cpus = cluster.slurm.cpus_per_task
-    return cpus * cluster.tasks_per_node if cpus and cluster.processes == "torchrun" else cpus
 
 
 def memory(slurm: SlurmConfig) -> str:

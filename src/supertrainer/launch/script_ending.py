@@ -1,4 +1,4 @@
-"""The last part of slurm.sh, outside any container: the run's exit code, and whether the job goes into the queue again."""
+"""The last part of slurm.sh, outside any container: the exit code, and whether the job goes into the queue again."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ fi"""
 
 _CHAIN = """\
 if [ "$left" -gt 0 ]; then
-    say "saved; the next job of the chain goes on ($left left)."
+    say "not done; the next job of the chain goes on ($left left)."
     finish "$code" false
     exit "$code"
 fi"""

@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
-from supertrainer.config.cluster import ClusterConfig
+from supertrainer.config.cluster import ClusterConfig, FabricConfig, SiteConfig, VendorConfig
 from supertrainer.config.settings import Setting
 
 _SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -55,8 +55,8 @@ def opening_lines(
     yield 'rm -f "$run/requeue.json"  # the last start\'s wish'
     yield """record start "\\"nodes\\":\\"$SLURM_JOB_NODELIST\\"\""""
     yield ""
-    yield "# What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would hand"
-    yield "# on to all nodes."
+    yield "# What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would"
+    yield "# hand on to all nodes."
     yield "unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT"
     if cluster.slurm.use_srun:
         yield "unset CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK"
@@ -84,8 +84,12 @@ def _setup(cluster: ClusterConfig) -> Iterator[str]:
 
 def _environment(cluster: ClusterConfig) -> Iterator[str]:
     """After the setup, so that no module undoes it."""
-    parts = {"vendor": cluster.vendor, "fabric": cluster.fabric, "site": cluster.site}
-    for part, node in parts.items():
+    parts: tuple[tuple[str, VendorConfig | FabricConfig | SiteConfig], ...] = (
+        ("vendor", cluster.vendor),
+        ("fabric", cluster.fabric),
+        ("site", cluster.site),
+    )
+    for part, node in parts:
         if node.environment:
             yield ""
             yield f"# {part}: {' '.join(node.name.splitlines())}"
@@ -104,11 +108,12 @@ def _own_environment(cluster: ClusterConfig, *, code: Path, offline: bool) -> It
     yield "export SUPERTRAINER_JOB=$job  # this script waits, and requeues the job where the run asks for it"
     if offline:
         yield "export HF_HUB_OFFLINE=1  # everything was fetched before the submit"
-    threads = str(cluster.slurm.cpus_per_task or "")
-    if not threads:
-        yield f"threads=$((${{SLURM_CPUS_ON_NODE:-1}} / {cluster.tasks_per_node}))"
-        threads = "$((threads > 0 ? threads : 1))"
-    yield f"export OMP_NUM_THREADS=${{OMP_NUM_THREADS:-{threads}}}  # the CPUs of one process"
+    if cluster.slurm.cpus_per_task is not None:
+        yield f"cpus={cluster.slurm.cpus_per_task}  # of one process"
+    else:
+        yield f"cpus=$((${{SLURM_CPUS_ON_NODE:-1}} / {cluster.tasks_per_node}))  # of one process: its share of a node"
+        yield "if [ $cpus -lt 1 ]; then cpus=1; fi"
+    yield "export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus}"
 
 
 def shell_value(setting: Setting) -> str:

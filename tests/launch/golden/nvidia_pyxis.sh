@@ -1,0 +1,125 @@
+#!/bin/bash
+# A job of the run train_bert-1234abcd, written by supertrainer VERSION.
+#     sbatch /runs/train_bert-1234abcd/slurm.sh
+# starts it, and goes on from its newest checkpoint where it has begun; by hand too.
+#SBATCH --job-name=train_bert-1234abcd
+#SBATCH --chdir=/home/me/project
+#SBATCH --output=/runs/train_bert-1234abcd/logs/slurm-%j.out
+#SBATCH --open-mode=append  # a requeued job goes on in its log
+#SBATCH --nodes=1
+#SBATCH --ntasks-per-node=8  # one per process
+#SBATCH --gpus-per-node=8  # each process chooses its own
+#SBATCH --mem=0  # 0: all that a node has
+#SBATCH --time=60  # minutes; the run goes on in another start
+#SBATCH --exclusive
+#SBATCH --signal=USR1@120  # seconds before the limit, to save; every process gets it
+#SBATCH --requeue  # after a preemption or a node's failure the run goes on
+
+set -u  # a name without a value ends the script
+trap : TERM USR1  # SLURM may signal this shell as well: it lives to see how the run ends
+
+run=/runs/train_bert-1234abcd
+job=${SLURM_JOB_ID:?is set in a job: start this script with sbatch}
+# The last task of an array has the array's own number: only A_I is this task alone.
+if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
+restart=${SLURM_RESTART_COUNT:-0}
+
+say() { echo "slurm.sh: $*"; }
+
+# A line in jobs.jsonl, for whoever asks how the run is. $1: the event, $2: what else there is to it, in JSON.
+record() {
+    local file=$run/jobs.jsonl now
+    now=$(date -u +%Y-%m-%dT%H:%M:%S+00:00)
+    if [ -s "$file" ] && [ -n "$(tail -c 1 "$file")" ]; then echo >> "$file"; fi  # a kill tore the last line off
+    printf '{"event":"%s","time":"%s","job_id":"%s","restart":%d,%s}\n' "$1" "$now" "$job" "$restart" "$2" >> "$file"
+}
+
+cd /home/me/project || exit 1
+rm -f "$run/requeue.json"  # the last start's wish
+record start "\"nodes\":\"$SLURM_JOB_NODELIST\""
+
+# What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would
+# hand on to all nodes.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK
+
+# fabric: infiniband
+# fail where InfiniBand can't be opened, rather than go on over TCP, many times slower
+export NCCL_NET=IB
+
+# Where the processes meet: on the first node, at a port of the job's own.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
+export MASTER_ADDR MASTER_PORT
+export PYTHONPATH=/runs/.code/0123456789abcdef${PYTHONPATH:+:$PYTHONPATH}  # the code that was submitted
+export PYTHONUNBUFFERED=1  # a killed run's last words reach the log
+export SUPERTRAINER_JOB=$job  # this script waits, and requeues the job where the run asks for it
+export HF_HUB_OFFLINE=1  # everything was fetched before the submit
+cpus=$((${SLURM_CPUS_ON_NODE:-1} / 8))  # of one process: its share of a node
+if [ $cpus -lt 1 ]; then cpus=1; fi
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus}
+
+command=(
+    srun
+    --kill-on-bad-exit=1  # without it the others wait for ever for one that died
+    --export=ALL  # what is exported above
+    --nodes=1 --ntasks=8 --ntasks-per-node=8
+    --cpus-per-task="$cpus"  # a step has one CPU a task, whatever the job has
+    '--container-image=nvcr.io#nvidia/pytorch:25.01-py3'
+    '--container-mounts=/home/me/project:/home/me/project,/runs/train_bert-1234abcd:/runs/train_bert-1234abcd,/runs/.code/0123456789abcdef:/runs/.code/0123456789abcdef'
+    --container-workdir=/home/me/project
+    sh -c "trap '' USR1; exec \"\$@\"" sh  # the signal to save harms no process that isn't ready for it
+    python3
+    /runs/.code/0123456789abcdef/supertrainer/main.py
+    config=/runs/train_bert-1234abcd
+    'allow_targets=[mine]'
+)
+
+"${command[@]}"
+code=$?
+
+checkpoint=none
+for step in "$run"/checkpoints/step-*; do if [ -d "$step" ]; then checkpoint=${step##*/}; fi; done
+
+# $1: the exit code, $2: whether the job is to be requeued.
+finish() { record end "\"exit_code\":$1,\"requeued\":$2,\"checkpoint\":\"$checkpoint\""; }
+
+again=false  # whether the run wants to go on: it writes requeue.json and ends with 0
+if [ "$code" -eq 0 ] && [ -e "$run/requeue.json" ]; then again=true; fi
+# A crash is tried again, unless so many ended at this same checkpoint; 2: the config is wrong, 75 and 130: stopped.
+if [ "$code" -ne 0 ] && [ "$code" -ne 2 ] && [ "$code" -ne 75 ] && [ "$code" -ne 130 ]; then
+    crashes=$(grep -c "\"exit_code\":[1-9].*\"checkpoint\":\"$checkpoint\"" "$run/jobs.jsonl")
+    if [ "$crashes" -lt 2 ]; then
+        again=true
+    else
+        say "error: crashed 3 times without a new checkpoint; not tried again."
+    fi
+fi
+if [ "$again" = false ]; then
+    finish "$code" false
+    exit "$code"
+fi
+
+state() { scontrol show job "$job" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p'; }
+
+# In any other state SLURM is ending the job already: cancelled, it stays so; preempted, SLURM requeues it.
+now=$(state)
+if [ -n "$now" ] && [ "$now" != RUNNING ]; then
+    say "SLURM has the job as $now, and ends or requeues it itself."
+    finish "$code" false
+    exit "$code"
+fi
+
+finish "$code" true  # before the requeue, which ends this script
+if answer=$(scontrol requeue "$job" 2>&1); then exit "$code"; fi
+now=$(state)
+if [ -n "$now" ] && [ "$now" != RUNNING ]; then
+    say "SLURM was first: the job is $now."
+    exit "$code"
+fi
+say "error: SLURM refused to requeue the job: $answer"
+
+say 'not done, and not in the queue. To go on: sbatch /runs/train_bert-1234abcd/slurm.sh'
+if [ "$code" -eq 0 ]; then code=75; fi
+finish "$code" false
+exit "$code"

@@ -1,0 +1,123 @@
+#!/bin/bash
+# A job of the run train_bert-1234abcd, written by supertrainer VERSION.
+#     sbatch /runs/train_bert-1234abcd/slurm.sh
+# starts it, and goes on from its newest checkpoint where it has begun; by hand too.
+#SBATCH --job-name=train_bert-1234abcd
+#SBATCH --chdir=/home/me/project
+#SBATCH --output=/runs/train_bert-1234abcd/logs/slurm-%j.out
+#SBATCH --open-mode=append  # a requeued job goes on in its log
+#SBATCH --nodes=2
+#SBATCH --ntasks-per-node=1  # one torchrun, which starts 4
+#SBATCH --cpus-per-task=64  # of all the node's processes
+#SBATCH --gpus-per-node=4  # each process chooses its own
+#SBATCH --mem=0  # 0: all that a node has
+#SBATCH --time=60  # minutes; the run goes on in another start
+#SBATCH --exclusive
+#SBATCH --signal=USR1@120  # seconds before the limit, to save; every process gets it
+#SBATCH --requeue  # after a preemption or a node's failure the run goes on
+
+set -u  # a name without a value ends the script
+trap : TERM USR1  # SLURM may signal this shell as well: it lives to see how the run ends
+
+run=/runs/train_bert-1234abcd
+job=${SLURM_JOB_ID:?is set in a job: start this script with sbatch}
+# The last task of an array has the array's own number: only A_I is this task alone.
+if [ -n "${SLURM_ARRAY_JOB_ID:-}" ]; then job=${SLURM_ARRAY_JOB_ID}_$SLURM_ARRAY_TASK_ID; fi
+restart=${SLURM_RESTART_COUNT:-0}
+
+say() { echo "slurm.sh: $*"; }
+
+# A line in jobs.jsonl, for whoever asks how the run is. $1: the event, $2: what else there is to it, in JSON.
+record() {
+    local file=$run/jobs.jsonl now
+    now=$(date -u +%Y-%m-%dT%H:%M:%S+00:00)
+    if [ -s "$file" ] && [ -n "$(tail -c 1 "$file")" ]; then echo >> "$file"; fi  # a kill tore the last line off
+    printf '{"event":"%s","time":"%s","job_id":"%s","restart":%d,%s}\n' "$1" "$now" "$job" "$restart" "$2" >> "$file"
+}
+
+cd /home/me/project || exit 1
+rm -f "$run/requeue.json"  # the last start's wish
+record start "\"nodes\":\"$SLURM_JOB_NODELIST\""
+
+# What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would
+# hand on to all nodes.
+unset RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE MASTER_ADDR MASTER_PORT
+unset CUDA_VISIBLE_DEVICES ROCR_VISIBLE_DEVICES HIP_VISIBLE_DEVICES GPU_DEVICE_ORDINAL ZE_AFFINITY_MASK
+
+# fabric: slingshot
+# first connections go over the high-speed interfaces; the others don't join the compute nodes
+export NCCL_SOCKET_IFNAME=hsn0,hsn1,hsn2,hsn3
+# gloo's connections take the same network
+export GLOO_SOCKET_IFNAME=hsn0
+# GPUs and network cards at the same host bridge exchange data without a copy in host memory
+export NCCL_NET_GDR_LEVEL=PHB
+# a completion queue long enough for collectives of many ranks
+export FI_CXI_DEFAULT_CQ_SIZE=131072
+# CUDA allocations and the card's registration of host memory would block each other
+export FI_CXI_DISABLE_HOST_REGISTER=1
+# the kernel tells which registered memory is gone, where the default monitor misses CUDA's
+export FI_MR_CACHE_MONITOR=userfaultfd
+
+# Where the processes meet: on the first node, at a port of the job's own.
+MASTER_ADDR=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
+MASTER_PORT=$((20000 + SLURM_JOB_ID % 20000))
+export MASTER_ADDR MASTER_PORT
+export PYTHONPATH=/runs/.code/0123456789abcdef${PYTHONPATH:+:$PYTHONPATH}  # the code that was submitted
+export PYTHONUNBUFFERED=1  # a killed run's last words reach the log
+export SUPERTRAINER_JOB=$job  # this script waits, and requeues the job where the run asks for it
+export HF_HUB_OFFLINE=1  # everything was fetched before the submit
+cpus=16  # of one process
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-$cpus}
+
+command=(
+    srun
+    --kill-on-bad-exit=1  # without it the others wait for ever for one that died
+    --export=ALL  # what is exported above
+    --nodes=2 --ntasks=2 --ntasks-per-node=1
+    --cpus-per-task=$((cpus * 4))  # a step has one CPU a task, whatever the job has
+    sh -c "trap '' USR1; exec \"\$@\"" sh  # the signal to save harms no process that isn't ready for it
+    /venv/bin/python
+    -m torch.distributed.run
+    --nnodes=2 --nproc-per-node=4
+    --rdzv-backend=c10d --rdzv-endpoint="$MASTER_ADDR:$MASTER_PORT" --rdzv-id="$job"
+    /runs/.code/0123456789abcdef/supertrainer/main.py
+    config=/runs/train_bert-1234abcd
+    'allow_targets=[mine]'
+)
+
+"${command[@]}"
+code=$?
+
+# $1: the exit code, $2: whether the job is to be requeued.
+finish() { record end "\"exit_code\":$1,\"requeued\":$2"; }
+
+again=false  # whether the run wants to go on: it writes requeue.json and ends with 0
+if [ "$code" -eq 0 ] && [ -e "$run/requeue.json" ]; then again=true; fi
+if [ "$again" = false ]; then
+    finish "$code" false
+    exit "$code"
+fi
+
+state() { scontrol show job "$job" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z_]*\).*/\1/p'; }
+
+# In any other state SLURM is ending the job already: cancelled, it stays so; preempted, SLURM requeues it.
+now=$(state)
+if [ -n "$now" ] && [ "$now" != RUNNING ]; then
+    say "SLURM has the job as $now, and ends or requeues it itself."
+    finish "$code" false
+    exit "$code"
+fi
+
+finish "$code" true  # before the requeue, which ends this script
+if answer=$(scontrol requeue "$job" 2>&1); then exit "$code"; fi
+now=$(state)
+if [ -n "$now" ] && [ "$now" != RUNNING ]; then
+    say "SLURM was first: the job is $now."
+    exit "$code"
+fi
+say "error: SLURM refused to requeue the job: $answer"
+
+say 'not done, and not in the queue. To go on: sbatch /runs/train_bert-1234abcd/slurm.sh'
+if [ "$code" -eq 0 ]; then code=75; fi
+finish "$code" false
+exit "$code"
