@@ -349,17 +349,24 @@ def test_a_chain_goes_on_in_its_next_job(machine: Machine, left: tuple[str, ...]
 
 
 def test_crashes_without_a_new_checkpoint_are_limited(machine: Machine) -> None:
-    cluster = cluster_of(restart_on_failure=True, max_attempts_without_progress=2)
-    codes = [machine.start(cluster, CODE="1").returncode for _ in range(2)]
-    assert (codes, machine.requeued) == ([1, 1], ["12"])
-    machine.says(state="RUNNING")
+    cluster = cluster_of(restart_on_failure=True, max_attempts_without_progress=3)
+    machine.says(after="RUNNING")
+    assert [machine.start(cluster, CODE="1").returncode for _ in range(4)] == [1, 1, 1, 1]
+    assert machine.requeued == ["12", "12"]
     (machine.run / "checkpoints" / "step-00000010").mkdir(parents=True)
     machine.start(cluster, CODE="1")
-    assert machine.requeued == ["12", "12"]
-    for code in ("2", "130"):
-        machine.says(state="RUNNING")
-        assert machine.start(cluster, CODE=code).returncode == int(code)
-    assert machine.requeued == ["12", "12"]
+    assert machine.requeued == ["12", "12", "12"]
+
+
+@pytest.mark.parametrize("code", [0, 2, 75, 130])
+def test_what_is_no_crash_is_not_tried_again(machine: Machine, code: int) -> None:
+    assert machine.start(cluster_of(restart_on_failure=True), CODE=str(code)).returncode == code
+    assert machine.requeued == []
+
+
+def test_a_run_that_saved_and_then_crashed_has_failed(machine: Machine) -> None:
+    assert machine.start(ClusterConfig(), SAVES="1", CODE="1").returncode == 1
+    assert machine.requeued == []
 
 
 def test_a_failed_setup_ends_the_job_before_the_run(machine: Machine) -> None:
