@@ -96,7 +96,7 @@ def test_core_is_lean() -> None:
     extras = {name: set(specifiers(lines)) for name, lines in PROJECT["optional-dependencies"].items()}
     assert set(extras) == {"vllm", "unsloth", "tensorrt", "onnx", "liger", "preference", "trackers", "dev"}
     assert not core & set.union(*extras.values())
-    assert not core & {"evaluate", "submitit", "torchvision", "torchaudio", "triton", "hydra-submitit-launcher"}
+    assert not core & {"evaluate", "torchvision", "torchaudio", "triton", "hydra-submitit-launcher"}
 
 
 def test_every_package_that_the_code_imports_is_declared() -> None:

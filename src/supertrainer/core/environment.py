@@ -10,6 +10,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from supertrainer.core.files import write_json
 
@@ -69,15 +70,21 @@ def collect_environment() -> dict[str, object]:
     return environment
 
 
+def copied_from() -> dict[str, Any] | None:
+    """Where this code was copied from for a job: `program` that a user types, `version`; None where it is no copy."""
+    told = Path(__file__).resolve().parents[2] / CODE_FILE
+    return dict(json.loads(told.read_text())) if told.is_file() else None
+
+
 def code_version() -> dict[str, object] | None:
     """Commit of the checkout that this code runs from, or was copied from for a job, and whether tracked files differ;
     None outside of one.
     """
     here = Path(__file__).resolve()
-    copied = here.parents[2] / CODE_FILE
-    if copied.is_file():
-        told: dict[str, object] | None = json.loads(copied.read_text())
-        return told
+    origin = copied_from()
+    if origin is not None:
+        version: dict[str, object] | None = origin["version"]
+        return version
     # A package installed into a .venv inside somebody's repository is not that repository's code.
     if _git(here.parent, "ls-files", "--error-unmatch", here.name) is None:
         return None

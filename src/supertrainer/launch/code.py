@@ -44,7 +44,8 @@ def copy_code(root: Path) -> Path:
         for source, target in _files():
             (aside / target).parent.mkdir(parents=True, exist_ok=True)
             shutil.copyfile(source, aside / target)
-        (aside / CODE_FILE).write_text(json.dumps(code_version()))
+        origin = {"program": _program(), "version": code_version()}
+        (aside / CODE_FILE).write_text(json.dumps(origin))
         try:
             aside.rename(directory)
         except OSError:
@@ -59,6 +60,12 @@ def copy_code(root: Path) -> Path:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return directory
+
+
+def _program() -> str:
+    """The command that a user of this code types: reports of jobs name it, not the copy."""
+    checkout = config_directory().parent != _PACKAGE
+    return str(_PACKAGE / "main.py") if checkout else "supertrainer"
 
 
 def _files() -> Iterator[tuple[Path, str]]:

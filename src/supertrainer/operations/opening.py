@@ -19,7 +19,7 @@ from supertrainer.config.spine import Config
 from supertrainer.core.attempts import Outcome, end_attempt, start_attempt
 from supertrainer.core.distributed import is_main, on_main_then_broadcast, world_size
 from supertrainer.core.environment import write_environment
-from supertrainer.core.errors import ConfigError, DataError
+from supertrainer.core.errors import ConfigError, DataError, SupertrainerError
 from supertrainer.core.job import StopRequested, signals_held
 from supertrainer.core.lock import RunLock, acquire_lock
 from supertrainer.core.logging import setup_logging
@@ -108,7 +108,8 @@ def _ending(error: BaseException) -> tuple[Outcome, str]:
     if isinstance(error, StopRequested):
         return "saved", error.signal
     outcome: Outcome = "interrupted" if isinstance(error, KeyboardInterrupt) else "failed"
-    return outcome, redact(f"{type(error).__name__}: {error}".splitlines()[0])
+    text = str(error) if isinstance(error, SupertrainerError) else f"{type(error).__name__}: {error}"
+    return outcome, redact(text.splitlines()[0])
 
 
 def _stop_writing(message: str) -> None:

@@ -57,8 +57,8 @@ def queue_runs(
     submissions = prepare(configs, sources=sources, commits=commits, offline=fetch or not needs_fetching(configs))
     queued = {submission.run.path: submission for submission in submissions}
     try:
-        for number, group in enumerate(groups_of(submissions)):
-            sent = [queue(group[0])] if len(group) == 1 else queue_array(group, directory=directory, number=number)
+        for group in groups_of(submissions):
+            sent = [queue(group[0])] if len(group) == 1 else queue_array(group, directory=directory)
             queued |= {submission.run.path: submission for submission in sent}
     finally:
         submissions = [queued[submission.run.path] for submission in submissions]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,14 +142,16 @@ def queue(submission: Submission) -> Submission:
     return replace(submission, state="queued", job_ids=tuple(ids))
 
 
-def queue_array(submissions: Sequence[Submission], *, directory: Path, number: int) -> list[Submission]:
+def queue_array(submissions: Sequence[Submission], *, directory: Path) -> list[Submission]:
     """Sends runs with equal resources as one array.
 
     Args:
-        directory: of the sweep; the array's script and its tasks' links to the runs' logs go there.
-        number: of the array in this sweep.
+        directory: of the sweep; the array's script and its tasks' links to the runs' logs go there, or into the next
+            free directory in it: an earlier array may still run, and its requeued tasks go on in their own logs.
     """
-    directory = directory.resolve() / f"array-{number}"
+    sweep = directory.resolve()
+    places = itertools.chain([sweep], (sweep / f"{sweep.name}-{number}" for number in itertools.count(2)))
+    directory = next(place for place in places if not (place / "array.sh").exists())
     for index, submission in enumerate(submissions):
         link = directory / "tasks" / str(index)
         link.parent.mkdir(parents=True, exist_ok=True)
