@@ -220,9 +220,16 @@ def test_without_an_attempt_the_error_is_read_from_the_output(run, programs, log
     assert status(run).error == error
 
 
-def test_memory_that_ran_out_is_told_from_the_output_too(run, programs):
+@pytest.mark.parametrize(
+    "words",
+    [
+        "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed.",
+        "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=12.0. Some of your processes may have been killed.",
+        "slurmstepd: error: StepId=12.0 exceeded memory limit (310611968 > 104857600), being killed",
+    ],
+)
+def test_memory_that_ran_out_is_told_from_the_output_too(run, programs, words):
     slurm_says(programs, "12|FAILED|NonZeroExitCode|n1|0:10|1:00:00|35072|0")
-    words = "slurmstepd: error: Detected 1 oom_kill event in StepId=12.0. Some of the step tasks have been OOM Killed."
     write(run, jobs=[submit("12"), start("12", 5)], log=f"{words}\nsrun: error: n1: task 0: Out Of Memory\n")
     assert (status(run).state, status(run).error) == ("out of memory", words)
 

@@ -23,7 +23,7 @@ _LAST_WORDS = 20  # lines: the output of all restarts of a job is in one file
 # SLURM's own words in a job's output, and the state that they stand for; the first that matches holds.
 _VERDICTS = (
     (re.compile(r"DUE TO TIME LIMIT"), "timed out"),
-    (re.compile(r"oom[-_ ]kill", re.IGNORECASE), "out of memory"),
+    (re.compile(r"oom[-_ ]kill|exceeded memory limit", re.IGNORECASE), "out of memory"),
     (re.compile(r"DUE TO NODE FAILURE"), "node failed"),
     (re.compile(r"JOB \d+ ON \S+ CANCELLED AT \S+ (?:DUE TO PREEMPTION )?\*\*\*"), "cancelled"),
 )
