@@ -46,7 +46,11 @@ def answer(programs, rules, nodes, *, enforced="none"):
     partitions = "".join(PARTITION.format(**rule) + "\n" for rule in rules)
     programs.add("scontrol", stdout=partitions, when="show partition")
     programs.add("scontrol", stdout="".join(NODE.format(**node) + " \n" for node in nodes), when="show node")
-    programs.add("scontrol", stdout=f"AccountingStorageEnforce = {enforced}\nMaxArraySize = 1001\n", when="show config")
+    programs.add(
+        "scontrol",
+        stdout=f"AccountingStorageEnforce = {enforced}\nClusterName             = lumi\n",
+        when="show config",
+    )
     programs.add("scontrol", stdout="g3\ng4\n", when="hostnames g[3-4]")
 
 
@@ -287,6 +291,9 @@ def test_an_account_or_qos_that_is_not_ones_own(accounting):
         ("cluster.slurm.qos=debug is not allowed for the account project_2.", "one of: normal.")
     ]
     assert problems(account="project_1", qos="debug", timeout_min=30, nodes=2) == []
+    asked = next(call for call in accounting.calls if "show association" in call)
+    assert "where user=" in asked
+    assert " cluster=lumi " in asked  # the database may know other clusters' accounts too
 
 
 def test_limits_of_a_qos_and_of_an_account(accounting):

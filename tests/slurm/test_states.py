@@ -129,6 +129,10 @@ LIMITS = [
     ("the feature", {"constraint": "amd"}, ["--constraint=amd"]),
     ("nodes left out", {"exclude": "testbed[1-3]", "nodes": 2}, ["--exclude=testbed[1-3]", "--nodes=2"]),
     ("another partition", {"partition": "gpu"}, ["--partition=gpu"]),
+    ("time of a QoS", {"qos": "short", "timeout_min": 11}, ["--qos=short", "--time=11"]),
+    ("the QoS", {"qos": "short", "timeout_min": 10}, ["--qos=short", "--time=10"]),
+    ("another QoS", {"qos": "urgent"}, ["--qos=urgent"]),
+    ("another account", {"account": "nobody"}, ["--account=nobody"]),
     ("two partitions", {"partition": "dev,main", "timeout_min": 99}, ["--partition=dev,main", "--time=99"]),
 ]
 
@@ -143,6 +147,7 @@ def test_what_is_refused_is_what_slurm_never_starts(slurm: Slurm, asked: dict[st
         assert not allowed  # sbatch itself refuses it
         return
     reasons = ("PartitionTimeLimit", "PartitionNodeLimit", "PartitionConfig", "BadConstraints")
+    reasons += ("QOSMaxWallDurationPerJobLimit",)
 
     def decided() -> str:
         state = job_states([answer])[answer]

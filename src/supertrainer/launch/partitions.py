@@ -118,7 +118,9 @@ def read_rules() -> Rules:
     if not enforced:
         return Rules()  # any account and QoS is taken, none limits anything
     user = getpass.getuser()
-    associations = _sacctmgr("association", "Account,Partition,QOS,DefaultQOS,MaxWall", f"user={user}")
+    match = re.search(r"^ClusterName\s*=\s*(\S+)", config, re.MULTILINE)  # one database may serve several
+    here = [f"cluster={match.group(1)}"] if match else []
+    associations = _sacctmgr("association", "Account,Partition,QOS,DefaultQOS,MaxWall", f"user={user}", *here)
     qos = _sacctmgr("qos", "Name,MaxWall,MaxTRES,GrpTRES,Flags")
     users = _sacctmgr("user", "User,DefaultAccount", f"name={user}")
     return Rules(
