@@ -1,7 +1,7 @@
 # Each target that needs the environment makes it first, once (scripts/setup.sh). `make` alone lists the targets.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup install demo test check format bench clean install_conda_env export_conda_env
+.PHONY: help setup install demo test test-slurm slurm-up slurm-down check format bench clean install_conda_env export_conda_env
 
 PYTHON     ?=
 PIP_ARGS   ?=
@@ -9,16 +9,20 @@ EXPERIMENT ?= train_bert
 ARGS       ?=
 CONDA_ENV  ?= supertrainer
 CONDA_FILE ?= environment.export.yaml
-export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE
+SUPERTRAINER_SLURM_ROOT ?= /tmp/supertrainer-slurm
+export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE SUPERTRAINER_SLURM_ROOT
 
 # Relative, so that a checkout may lie in a folder with spaces in its name.
 VENV_PYTHON := .venv/bin/python
 SOURCES     := src tests scripts benchmarks setup.py
 
+# SLURM_CONF of the testbed where `make slurm-up` wrote one: tests and benchmarks never queue on a machine's own cluster.
+USE_TESTBED = if [ -f "$$SUPERTRAINER_SLURM_ROOT/environment" ]; then . "$$SUPERTRAINER_SLURM_ROOT/environment"; fi
+
 help: ## list the targets
 	@echo 'usage: make TARGET [NAME=value]'
 	@echo
-	@sed -n 's/^\([a-z_]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z_-]*\):.*## \(.*\)/  \1|\2/p' Makefile | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
 setup: ## make .venv and install everything, once [PYTHON=python3.11] [PIP_ARGS="--index-url …"]
 	@./scripts/setup.sh
@@ -33,7 +37,19 @@ demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=t
 	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(ARGS)
 
 test: setup ## run the tests, quick ones first, and print the coverage [ARGS="tests/core -x"]
-	@OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest --cov --cov-report=term $(ARGS)
+	@$(USE_TESTBED); OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest --cov --cov-report=term $(ARGS)
+
+test-slurm: setup ## run the tests against a SLURM, which is started for them and stopped after [SLURM_ACCOUNTING=0] [ARGS="-k preempt"]
+	@status=0; trap : INT TERM; \
+	./scripts/slurm_testbed.sh up && { $(USE_TESTBED); \
+	    SUPERTRAINER_SLURM_REQUIRED=1 OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -m slurm tests/slurm $(ARGS); } || status=$$?; \
+	./scripts/slurm_testbed.sh down; exit $$status
+
+slurm-up: ## start a SLURM of four small nodes on this machine, beside any other, as root [SLURM_ACCOUNTING=0]
+	@./scripts/slurm_testbed.sh up
+
+slurm-down: ## cancel its jobs and stop it
+	@./scripts/slurm_testbed.sh down
 
 check: setup ## format, lint, types, import layers and every YAML, all of them even where one fails; changes nothing
 	@failed=; run() { echo "== $$*"; "$$@" || failed="$$failed, $$*"; }; \
@@ -49,7 +65,7 @@ format: setup ## rewrite the sources as ruff formats them, and mend what lint ca
 	$(VENV_PYTHON) -m ruff check --fix $(SOURCES)
 
 bench: setup ## run every benchmark in benchmarks/
-	@for file in benchmarks/*.py; do echo "== $$file"; $(VENV_PYTHON) "$$file" $(ARGS) || exit 1; done
+	@$(USE_TESTBED); for file in benchmarks/*.py; do echo "== $$file"; $(VENV_PYTHON) "$$file" $(ARGS) || exit 1; done
 
 clean: ## remove caches and build outputs; .venv, runs/ and sweeps/ stay
 	rm -rf build dist .pytest_cache .ruff_cache .mypy_cache .import_linter_cache .coverage .coverage.* src/*.egg-info
