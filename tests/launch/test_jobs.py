@@ -20,7 +20,7 @@ SQUEUE = """\
 UNKNOWN = "slurm_load_jobs error: Invalid job id specified\n"
 DOWN = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
 SCONTROL = """\
-JobId=17 ArrayJobId=6 ArrayTaskId=1 ArrayTaskThrottle=2 JobName=arr JobState=FAILED
+JobId=17 ArrayJobId=6 ArrayTaskId=1 ArrayTaskThrottle=2 JobName=arr JobState=FAILED Reason=None Dependency=(null)
    UserId=root(0) GroupId=root(0) MCS_label=N/A
    Priority=4294901754 Nice=0 Account=root QOS=normal
    JobState=RUNNING Reason=None Dependency=(null)
@@ -187,6 +187,13 @@ def test_cancel_again_cancels_nothing(programs):
     programs.add("squeue", stdout="5|5|CANCELLED|None||0:00|30:00|0|0|\n")
     assert cancel(["5"]) == {"5": "had ended (CANCELLED)"}
     assert not any(call.startswith("scancel") for call in programs.calls)
+
+
+def test_cancel_of_a_job_that_is_just_ending_is_no_error(programs):
+    programs.add("squeue", stdout="5|5|COMPLETING|None|n1|0:10|30:00|0|0|\n")
+    words = "scancel: error: Kill job error on job id 5: Job/step already completing or completed\n"
+    programs.add("scancel", stderr=words, code=1)
+    assert cancel(["5"]) == {"5": "cancelled"}
 
 
 def test_cancel_says_when_it_may_not(programs):

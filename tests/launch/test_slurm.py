@@ -65,11 +65,11 @@ def test_a_program_that_hangs_is_given_up(programs):
 def test_display_variables_of_the_user_are_kept_from_lookups(programs, monkeypatch):
     programs.add("squeue")
     (programs.directory / "squeue").write_text(
-        '#!/bin/sh\necho "$SQUEUE_FORMAT|$SLURM_TIME_FORMAT|$SLURM_CONF|$HERE"\n'
+        '#!/bin/sh\necho "$SQUEUE_FORMAT|$SLURM_TIME_FORMAT|$SLURM_CONF|$HERE|$SLURM_BITSTR_LEN"\n'
     )
     for name in ("SQUEUE_FORMAT", "SLURM_TIME_FORMAT", "SLURM_CONF", "HERE"):
         monkeypatch.setenv(name, "set")
-    assert slurm("squeue") == "||set|set\n"
+    assert slurm("squeue") == "||set|set|0\n"  # 0: an array's tasks are listed in full
 
 
 def test_variables_that_would_overrule_the_script_are_kept_from_sbatch():

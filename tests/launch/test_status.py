@@ -238,6 +238,7 @@ FORGOTTEN = [
     ("done", [end("12", 50, 0)], attempt(1, 10, "done", step=100), "", ("finished", "")),
     ("saved", [end("12", 50, 75)], attempt(1, 10, "saved", step=40), "", ("saved", "start it again to go on")),
     ("requeued", [end("12", 50, 0, True)], attempt(1, 10, "saved"), "", ("saved", "start it again to go on")),
+    ("requeued before an attempt", [end("12", 50, 0, True)], [], "", ("saved", "start it again to go on")),
     ("failed", [end("12", 50, 1)], attempt(1, 10, "failed", reason=EXPLAINED), "", ("failed", "exit code 1")),
     ("usage", [end("12", 50, 2)], [], "", ("failed", "exit code 2")),
     (
@@ -316,6 +317,13 @@ def test_a_later_start_here_counts_more_than_an_ended_job(run, programs):
     assert state(run) == ("finished", "")
     write(run, jobs=jobs, attempts=[*attempt(1, 10), *attempt(2, 300, "failed", job_id="", reason=EXPLAINED)])
     assert (state(run), status(run).error) == (("failed", ""), EXPLAINED)
+
+
+def test_an_earlier_start_here_counts_less_than_a_job(run, programs):
+    slurm_is_up(programs)
+    jobs = [submit("12", 100), start("12", 105), end("12", 110, 2)]
+    write(run, jobs=jobs, attempts=attempt(1, 10, "interrupted", job_id=""))
+    assert state(run) == ("failed", "exit code 2")
 
 
 def test_a_report_alone_tells_that_a_run_finished(run, programs):
