@@ -1,4 +1,4 @@
-"""Programs of SLURM's names that answer with what the real ones were seen to answer. No SLURM is needed."""
+"""Programs of SLURM's names that answer with what the real ones were seen to answer, and a run directory to fill."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import shlex
 from pathlib import Path
 
 import pytest
+
+from supertrainer.core.run_directory import RunDirectory
 
 
 class Programs:
@@ -39,3 +41,11 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Programs:
     for name in ("SBATCH_PARTITION", "SBATCH_ACCOUNT", "SBATCH_QOS", "SBATCH_CONSTRAINT", "SLURM_JOB_ID"):
         monkeypatch.delenv(name, raising=False)
     return Programs(directory)
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDirectory:
+    run = RunDirectory(tmp_path / "runs" / "bert-1")
+    run.logs.mkdir(parents=True)
+    run.config_yaml.write_text("operation: train\n")
+    return run

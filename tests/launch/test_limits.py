@@ -1,29 +1,9 @@
-"""What a cluster would never start. Answers have the form of SLURM 22.05.8's; the cluster is made up."""
+"""What a cluster would never start, on a made-up one."""
 
 import pytest
 
-from supertrainer.config.cluster import ClusterConfig, SlurmConfig
-from supertrainer.launch.limits import limit_problems
+from made_up_cluster import CPU_NODES, GPU_NODES, PARTITION, RULES, answer, problems
 from supertrainer.launch.partitions import parse_gres, read_nodes
-
-PARTITION = (
-    "PartitionName={name} AllowGroups=ALL AllowAccounts={accounts} AllowQos={qos_list} AllocNodes=ALL "
-    "Default={default} QoS={qos} DefaultTime=00:10:00 DisableRootJobs=NO Hidden=NO MaxNodes={nodes} MaxTime={time} "
-    "MinNodes={min_nodes} LLN=NO MaxCPUsPerNode=UNLIMITED Nodes=n[1-9] RootOnly=NO PreemptMode=OFF State={state} "
-    "JobDefaults=(null) DefMemPerNode=UNLIMITED MaxMemPerNode={memory} TRES=cpu=8,mem=16000M,node=2"
-)
-NODE = (
-    "NodeName={name} Arch=x86_64 CoresPerSocket=1  CPUAlloc=0 CPUEfctv={cpus} CPUTot=64 CPULoad=1.39 "
-    "AvailableFeatures={features} ActiveFeatures={features} Gres={gres} NodeAddr=10.0.0.1 OS=Linux 6.1 #1 SMP @0  "
-    "RealMemory={memory} AllocMem=0 State=IDLE ThreadsPerCore=1 TmpDisk=0 Partitions={partitions}  "
-    "CfgTRES=cpu=4,mem=8000M,gres/gpu=8 Reason=fan Gres=none [root@2026-11-30T12:00:00] Comment=CPUEfctv=1"
-)
-RULES = {
-    "accounts": "ALL", "qos_list": "ALL", "default": "NO", "qos": "N/A", "nodes": "UNLIMITED", "time": "UNLIMITED",
-    "min_nodes": "0", "state": "UP", "memory": "UNLIMITED",
-}  # fmt: skip
-GPU_NODES = {"cpus": 56, "features": "amd,mi250", "gres": "gpu:mi250:8(S:0-3)", "memory": 491520}
-CPU_NODES = {"cpus": 128, "features": "cpu", "gres": "(null)", "memory": 245760}
 
 
 @pytest.fixture
@@ -40,22 +20,6 @@ def cluster(programs):
     ]
     answer(programs, rules, nodes)
     return programs
-
-
-def answer(programs, rules, nodes, *, enforced="none"):
-    partitions = "".join(PARTITION.format(**rule) + "\n" for rule in rules)
-    programs.add("scontrol", stdout=partitions, when="show partition")
-    programs.add("scontrol", stdout="".join(NODE.format(**node) + " \n" for node in nodes), when="show node")
-    programs.add(
-        "scontrol",
-        stdout=f"AccountingStorageEnforce = {enforced}\nClusterName             = lumi\n",
-        when="show config",
-    )
-    programs.add("scontrol", stdout="g3\ng4\n", when="hostnames g[3-4]")
-
-
-def problems(**slurm):
-    return [(problem.what, problem.fix) for problem in limit_problems(ClusterConfig(slurm=SlurmConfig(**slurm)))]
 
 
 def test_what_fits_is_let_through(cluster):
@@ -265,60 +229,6 @@ def test_a_partition_for_other_accounts_or_larger_jobs(programs):
         ),
     ]
     assert problems(account="project_1", qos="long", nodes=2) == []
-
-
-@pytest.fixture
-def accounting(programs):
-    """Accounts project_1 and project_2; QoS normal for both, debug (30 min, 2 nodes) for project_1 alone."""
-    nodes = [GPU_NODES | {"name": f"g{n}", "partitions": "gpu"} for n in (1, 2, 3, 4)]
-    answer(programs, [RULES | {"name": "gpu", "default": "YES"}], nodes, enforced="associations,limits,qos,safe")
-    programs.add(
-        "sacctmgr", stdout="project_1||debug,normal|normal|\nproject_2||normal|normal|10:00:00\n", when="assoc"
-    )
-    programs.add("sacctmgr", stdout="normal||||\ndebug|00:30:00|node=2,mem=10G||DenyOnLimit\nfree||||\n", when="qos")
-    programs.add("sacctmgr", stdout="me|project_1\n", when="show user")
-    return programs
-
-
-def test_an_account_or_qos_that_is_not_ones_own(accounting):
-    assert problems(account="other") == [
-        ("cluster.slurm.account=other is not one of yours.", "one of: project_1, project_2.")
-    ]
-    assert problems(qos="debg") == [
-        ("cluster.slurm.qos=debg: there is no such quality of service.", "did you mean debug?")
-    ]
-    assert problems(account="project_2", qos="debug", timeout_min=30) == [
-        ("cluster.slurm.qos=debug is not allowed for the account project_2.", "one of: normal.")
-    ]
-    assert problems(account="project_1", qos="debug", timeout_min=30, nodes=2) == []
-    asked = next(call for call in accounting.calls if "show association" in call)
-    assert "where user=" in asked
-    assert " cluster=lumi " in asked  # the database may know other clusters' accounts too
-
-
-def test_limits_of_a_qos_and_of_an_account(accounting):
-    assert problems(qos="debug", timeout_min=31, nodes=3) == [
-        (
-            "cluster.slurm.timeout_min: 31 min are asked for, the QoS debug allows 30 (partition gpu).",
-            "cluster.slurm.timeout_min=30 at most; no partition would take it as it is.",
-        ),
-        (
-            "cluster.slurm.nodes: 3 nodes are asked for in all, the QoS debug allows 2 (partition gpu).",
-            "2 nodes in all at most; no partition would take it as it is.",
-        ),
-    ]
-    [(what, _)] = problems(account="project_2", timeout_min=601)
-    assert "601 min are asked for, the account project_2 allows 600" in what
-    assert problems(timeout_min=601) == []  # the default account, project_1
-
-
-def test_a_qos_that_overrides_the_partitions_time_limit(programs):
-    rules = [RULES | {"name": "gpu", "default": "YES", "time": "01:00:00"}]
-    answer(programs, rules, [GPU_NODES | {"name": "g1", "partitions": "gpu"}], enforced="limits")
-    programs.add("sacctmgr", stdout="me|project_1\n", when="show user")
-    programs.add("sacctmgr", stdout="long||||PartitionTimeLimit\n", when="show qos")
-    assert problems(qos="long", timeout_min=100) == []
-    assert len(problems(timeout_min=100)) == 1
 
 
 def test_where_accounting_enforces_nothing_any_account_is_taken(cluster):
