@@ -132,7 +132,7 @@ class Slurm:
             self.revive_node(name)
         if self.is_changed:
             self.change()
-        jobs = sorted(set(self.run("squeue", "-h", "-o", "%A").split()))
+        jobs = sorted(set(self.run("squeue", "-h", "-r", "-o", "%i").split()))  # raw ids of tasks are refused
         if jobs:
             self.run("scancel", *jobs, check=False)
             self.wait_for(lambda: not self.run("squeue", "-h").strip(), 60, "every job of the test has ended")

@@ -8,13 +8,18 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from slurm_jobs import LONG, MAIN, Jobs
 from slurm_testbed import ROOT, Slurm
+from supertrainer.core.run_directory import RunDirectory
+from tiny_runs import write_rows
 
 HERE = Path(__file__).parent
 
@@ -63,3 +68,22 @@ def kill_node(slurm: Slurm) -> Callable[[str], None]:
 def revive_node(slurm: Slurm) -> Callable[[str], None]:
     """`revive_node(name)`: see `Slurm.revive_node`."""
     return slurm.revive_node
+
+
+@pytest.fixture
+def jobs(slurm: Slurm, tmp_path: Path) -> Jobs:
+    """Tiny runs in a directory of their own, which holds rows.csv."""
+    write_rows(tmp_path / "rows.csv", count=70)
+    return Jobs(slurm, tmp_path)
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
+    """The long run, whole, by one process that nothing disturbs."""
+    place = tmp_path_factory.mktemp("undisturbed")
+    write_rows(place / "rows.csv", count=70)
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, str(MAIN), *LONG, "run.name=undisturbed"]
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    return RunDirectory(place / "runs" / "undisturbed")

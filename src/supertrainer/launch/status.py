@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from supertrainer.config.secrets import redact
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.run_directory import RunDirectory
@@ -18,6 +16,7 @@ from supertrainer.launch.jobs import JobState, job_states
 from supertrainer.launch.marks import Marks, last_error, read_marks
 from supertrainer.launch.run_state import State, governing_job, last_job_known, run_state
 from supertrainer.launch.slurm import controller_answers
+from supertrainer.launch.sweep_directory import is_sweep, read_sweep
 from supertrainer.launch.table import aligned
 
 _LIVE = ("queued", "running", "requeued")
@@ -67,8 +66,8 @@ def expand(paths: Iterable[str | Path]) -> list[RunDirectory]:
     """
     runs: dict[Path, RunDirectory] = {}
     for path in map(Path, paths):
-        if (path / "sweep.yaml").is_file():
-            found = _runs_of_sweep(path)
+        if is_sweep(path):
+            found = [swept.run.path for swept in read_sweep(path)]
         elif any(mark.exists() for mark in _marks_of_a_run(RunDirectory(path))):
             found = [path]
         else:
@@ -148,19 +147,6 @@ def _elapsed(marks: Marks) -> int | None:
     if end is None and marks.held_by is None:
         return None
     return round((end if end is not None else time.time()) - start)
-
-
-def _runs_of_sweep(sweep: Path) -> list[Path]:
-    rows = (yaml.safe_load((sweep / "sweep.yaml").read_text(encoding="utf-8")) or {}).get("runs") or []
-    base = sweep.resolve().parent.parent  # sweeps stand beside the root of the runs, whatever its name
-    found = []
-    for row in rows:
-        name = str(row["name"])
-        roots = [base / "runs", *sorted(path for path in base.iterdir() if path.is_dir())]
-        given = [Path(row["directory"])] if row.get("directory") else []
-        places = [*given, *(root / name for root in roots)]
-        found.append(next((place for place in places if place.is_dir()), places[0]))
-    return found
 
 
 def _marks_of_a_run(run: RunDirectory) -> tuple[Path, ...]:

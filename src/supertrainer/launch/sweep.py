@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import json
-import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -23,13 +20,13 @@ from supertrainer.config.groups import read_groups
 from supertrainer.config.hydra_compose import hydra_composer
 from supertrainer.config.identity import run_name
 from supertrainer.config.overrides import parse_override
-from supertrainer.config.secrets import redact
 from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.spine import Config
 from supertrainer.config.validate import validate
 from supertrainer.core.errors import ConfigError, Problem
-from supertrainer.core.files import write_atomic
 from supertrainer.core.records import append_record
+from supertrainer.core.run_directory import RunDirectory
+from supertrainer.launch.sweep_directory import SweptRun, write_results, write_sweep
 
 INTERRUPTED = 130
 
@@ -112,8 +109,7 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
         Exit code: 0 if every run ended with 0, 130 after an interrupt, else 1.
     """
     sweep = plan_sweep(command, environment=environment)
-    sweep.directory.mkdir(parents=True, exist_ok=True)
-    write_atomic(sweep.directory / "sweep.yaml", _sweep_yaml(sweep))
+    write_sweep(sweep.directory, [SweptRun(RunDirectory(run.directory), run.swept) for run in sweep.runs])
     print(f"{len(sweep.runs)} runs, each checked; results in {sweep.directory}", flush=True)
     launcher = instantiate(sweep.hydra.launcher)
     returns = launcher.launch_runs(
@@ -121,7 +117,7 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
         directory=sweep.directory,
         record=lambda row: append_record(sweep.directory / "runs.jsonl", row),
     )
-    write_results(sweep)
+    write_results(sweep.directory)
     if INTERRUPTED in returns:
         return INTERRUPTED
     return 0 if all(code in (0, None) for code in returns) else 1  # None: queued, and not waited for
@@ -139,29 +135,6 @@ def preview_sweep(command: Command, *, environment: Mapping[str, str]) -> str:
     sweep = plan_sweep(command, environment=environment)
     parts = [f"--- # {' '.join(run.swept)}\n{as_yaml(run.config.dump())}" for run in sweep.runs]
     return "".join(parts)
-
-
-def write_results(sweep: Sweep) -> None:
-    """Writes `results.csv`: a line per run with what was swept, its state and its test metrics."""
-    rows = []
-    for run in sweep.runs:
-        report_file = run.directory / "report.json"
-        report = json.loads(report_file.read_text()) if report_file.is_file() else {}
-        metrics = report.get("metrics", {})
-        flat = {f"{split}_{key}": value for split, values in metrics.items() for key, value in values.items()}
-        rows.append(
-            {
-                "run": run.name,
-                **dict(word.split("=", 1) for word in run.swept),
-                "status": report.get("status", "none"),
-                **flat,
-            }
-        )
-    columns = list(dict.fromkeys(key for row in rows for key in row))
-    with (sweep.directory / "results.csv").open("w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, columns, restval="")
-        writer.writeheader()
-        writer.writerows(rows)
 
 
 def _expand(words: Sequence[str]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -225,14 +198,3 @@ def _directory(plans: Sequence[PlannedRun], command: Command) -> Path:
     run = plans[0].config.run
     digest = hashlib.sha256("\n".join(command.overrides).encode()).hexdigest()[:8]
     return Path(run.root).parent / "sweeps" / f"{(run.experiment or 'sweep').replace('/', '-')}-{digest}"
-
-
-def _sweep_yaml(sweep: Sweep) -> str:
-    lines = [f"started: {time.strftime('%Y-%m-%dT%H:%M:%S%z')}", "runs:"]
-    for run in sweep.runs:
-        lines += [
-            f"- name: {run.name}",
-            f"  directory: {json.dumps(str(run.directory.resolve()))}",
-            f"  overrides: {json.dumps(list(map(redact, run.swept)))}",
-        ]
-    return "\n".join(lines) + "\n"

@@ -23,6 +23,7 @@ from supertrainer.launch.jobs import cancel
 from supertrainer.launch.script import render_script
 from supertrainer.launch.slurm import has_slurm
 from supertrainer.launch.status import as_rows, expand, run_statuses, table
+from supertrainer.launch.sweep_directory import is_sweep, write_results
 from supertrainer.operations.before_submit import check_configs, needs_fetching
 from supertrainer.operations.opening import locate
 from supertrainer.operations.paths import relative
@@ -142,6 +143,8 @@ def _status(words: Sequence[str], *, as_json: bool) -> int:
     shown = ""
     while True:
         statuses = run_statuses(runs)
+        for sweep in filter(is_sweep, options.runs):
+            write_results(sweep)
         text = json.dumps(as_rows(statuses), indent=2) if as_json else table(statuses)
         if text != shown:
             print(text, flush=True)
