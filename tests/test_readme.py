@@ -14,18 +14,17 @@ from supertrainer.config.groups import read_groups
 from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.validate import validate
 from supertrainer.launch.sweep import plan_sweep
+from supertrainer.operations.submit_command import main as submit
 
 README = Path(__file__).parents[1] / "README.md"
 MAKEFILE = README.parent / "Makefile"
 
 
-def commands() -> list[str]:
-    """The lines of README's code blocks that start main.py, continuations joined, comments left out."""
+def commands(program: str = "src/supertrainer/main.py") -> list[str]:
+    """The lines of README's code blocks that start a program, continuations joined."""
     blocks = re.findall(r"^```[a-z]*\n(.*?)^```", README.read_text(), flags=re.MULTILINE | re.DOTALL)
     lines = [line for block in blocks for line in block.replace("\\\n", " ").splitlines()]
-    found = [line for line in lines if "src/supertrainer/main.py" in line]
-    assert len(found) >= 12, "README has lost its commands"
-    return found
+    return [line for line in lines if program in line]
 
 
 @pytest.mark.parametrize("line", commands())
@@ -49,8 +48,32 @@ def test_a_command_of_readme_is_accepted(line: str, tmp_path: Path, monkeypatch:
         assert validate(compose_command(command, environment={}, groups=groups), environment={})
 
 
+def test_readme_has_its_commands() -> None:
+    assert len(commands()) >= 14
+    assert len(commands("scripts/submit.py")) == 4
+
+
+@pytest.mark.parametrize("line", commands("scripts/submit.py"))
+def test_a_submit_of_readme_is_accepted(line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without SLURM on the machine: up to the point where it is asked."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", "")
+    (tmp_path / "mine.yaml").write_text("experiment: train_bert\n")
+    for name in ("runs/NAME/config.yaml", "sweeps/NAME/sweep.yaml"):
+        (tmp_path / name).parent.mkdir(parents=True)
+        (tmp_path / name).write_text("runs: []\n")
+    words = shlex.split(line, comments=True)
+    words = [
+        word
+        for word in words[words.index("scripts/submit.py") + 1 :]
+        if word not in ("--watch", "[--watch]", "[--json]")
+    ]
+    sends = words[0] not in ("status", "cancel")
+    assert submit([*words, *(["--dry-run", "--no-check"] if sends else [])]) == 0
+
+
 def test_targets_that_readme_names_are_in_the_makefile() -> None:
-    named = set(re.findall(r"`?make ([a-z_]+)", README.read_text()))
-    targets = set(re.findall(r"^([a-z_]+):", MAKEFILE.read_text(), flags=re.MULTILINE))
+    named = set(re.findall(r"`make ([a-z_-]+)", README.read_text()))
+    targets = set(re.findall(r"^([a-z_-]+):", MAKEFILE.read_text(), flags=re.MULTILINE))
     assert named
     assert named <= targets
