@@ -204,6 +204,8 @@ def main() -> int:
     parser.add_argument("--cluster", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f"--rounds {options.rounds}: quartiles need at least 2.")
     own_cluster = options.cluster is not None
     if not own_cluster:
         for variable in [name for name in os.environ if re.match("S(LURM|BATCH|RUN|ALLOC)_(?!CONF$)", name)]:
