@@ -28,10 +28,12 @@ class Jobs:
     def __init__(self, slurm: Slurm, place: Path) -> None:
         self.slurm = slurm
         self.place = place
+        self.variables: dict[str, str] = {}  # further ones, for commands and the jobs that they queue
 
     def start(self, *words: str, script: Path = SUBMIT) -> subprocess.Popen[str]:
         """One of the project's commands."""
         environment = {**self.slurm.environment, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+        environment |= self.variables
         return subprocess.Popen(
             [sys.executable, str(script), *words], cwd=self.place, env=environment, text=True,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,

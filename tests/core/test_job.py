@@ -67,5 +67,5 @@ def test_requeue_json_says_which_start_asks(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
     monkeypatch.delenv("SLURM_ARRAY_JOB_ID", raising=False)
     ask_for_requeue(RunDirectory(tmp_path), reason="SIGUSR1", step=7)
-    asked = json.loads((tmp_path / "requeue.json").read_text())
+    asked = json.loads((tmp_path / "requeue-12.json").read_text())
     assert asked == {"job_id": "12", "restart": 1, "step": 7, "reason": "SIGUSR1"}

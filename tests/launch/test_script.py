@@ -182,7 +182,7 @@ home = Path(os.environ["HOME"])
 (home / "seen.json").write_text(json.dumps({"argv": sys.argv[1:], "cwd": os.getcwd(), "env": dict(os.environ)}))
 run = Path(sys.argv[1].removeprefix("config="))
 if os.environ.get("SAVES"):
-    (run / "requeue.json").write_text("{}")
+    (run / f"requeue-{os.environ['SUPERTRAINER_JOB']}.json").write_text("{}")
 sys.exit(int(os.environ.get("CODE", "0")))
 """
 
@@ -295,7 +295,8 @@ def test_processes_find_each_other_and_nothing_of_another_run(machine: Machine) 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
 def test_a_script_ends_with_the_runs_exit_code(machine: Machine, code: int) -> None:
-    (machine.run / "requeue.json").write_text("{}")  # of an earlier start
+    (machine.run / "requeue-12.json").write_text("{}")  # of an earlier start
+    (machine.run / "requeue-11.json").write_text("{}")  # of another job
     assert machine.start(ClusterConfig(), CODE=str(code)).returncode == code
     assert machine.records == [("start", "12", 0, None, None), ("end", "12", 0, code, False)]
     assert machine.requeued == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from slurm_jobs import LONG, Jobs, job_of, last_attempt, last_step, outcomes, same_result
+from slurm_jobs import LONG, MAIN, Jobs, job_of, last_attempt, last_step, outcomes, same_result
 from supertrainer.core.attempts import read_attempts
 from supertrainer.core.run_directory import RunDirectory
 from tiny_runs import TINY
@@ -56,16 +56,32 @@ def test_a_node_that_dies_costs_the_steps_since_the_last_checkpoint(jobs: Jobs, 
 
 
 @pytest.mark.slow
-def test_the_time_limit_saves_and_the_next_start_goes_on(jobs: Jobs, undisturbed: RunDirectory) -> None:
-    slow = [word for word in LONG if "num_train_epochs" not in word]
-    long = [*slow, "trainer.training_kwargs.num_train_epochs=900"]
+def test_the_time_limit_saves_and_the_next_start_goes_on(jobs: Jobs) -> None:
+    long = [word for word in LONG if "num_train_epochs" not in word]
+    long.append("trainer.training_kwargs.num_train_epochs=600")
     limit = ["cluster.slurm.timeout_min=2", "cluster.slurm.signal_delay_s=60", "cluster.slurm.partition=main"]
     run = jobs.submit(*long, *limit)
-    jobs.slurm.wait_for(lambda: "saved" in outcomes(run), 150, f"the run has saved\n{jobs.log(run)}")
+    reference = jobs.start(*long, "run.name=undisturbed", script=MAIN)
     row = jobs.wait_for_end(run, seconds=400)
     assert row["state"] == "finished", jobs.log(run)
     assert set(outcomes(run)[:-1]) == {"saved"}
     assert read_attempts(run)[0].reason == "SIGUSR1"
+    reference.communicate(timeout=200)
+    assert reference.returncode == 0
+    same_result(run, RunDirectory(run.path.with_name("undisturbed")))
+
+
+@pytest.mark.parametrize("processes", ["srun", "torchrun"])
+def test_processes_on_two_nodes_agree_on_the_step_that_they_save(jobs: Jobs, processes: str) -> None:
+    cluster = ["cluster.slurm.partition=main", "cluster.slurm.nodes=2", "cluster.slurm.timeout_min=10"]
+    run = jobs.submit(*LONG, *cluster, f"cluster.processes={processes}")
+    jobs.wait_for_step(run, 60)
+    jobs.slurm.run("scancel", "--signal=USR1", job_of(run))
+    row = jobs.wait_for_end(run)
+    assert row["state"] == "finished", jobs.log(run)
+    first, second = read_attempts(run)
+    assert (first.outcome, first.processes, second.outcome) == ("saved", 2, "done")
+    assert second.resumed_step == first.step
 
 
 def test_a_cancelled_run_stays_so_until_somebody_starts_it_again(jobs: Jobs, undisturbed: RunDirectory) -> None:
@@ -75,7 +91,7 @@ def test_a_cancelled_run_stays_so_until_somebody_starts_it_again(jobs: Jobs, und
     ended = jobs.slurm.wait_for_state(second, "FAILED", "COMPLETED", seconds=60)
     assert ended["JobState"] == "FAILED"
     assert "is in use by process" in (run.logs / f"slurm-{second}.out").read_text()
-    assert jobs.call("cancel", str(run.path)).count("cancelled") == 1
+    assert f"job {job_of(run)} cancelled" in jobs.call("cancel", str(run.path))
     row = jobs.wait_for_end(run)
     assert row["state"] == "cancelled", jobs.log(run)
     assert jobs.call("cancel", str(run.path)).count("had ended") == 2

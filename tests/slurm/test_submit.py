@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 
 import pytest
 
+from loopback_hub import LoopbackHub
 from slurm_jobs import MAIN, Jobs, job_of, last_attempt, losses_of
 from supertrainer.core.records import read_records
 from supertrainer.core.run_directory import RunDirectory
+from tiny_models import save_tiny
 from tiny_runs import TINY
 
 SWEEP = "trainer.training_kwargs.learning_rate=1e-3,2e-3,1e30"  # the last one's loss isn't finite
@@ -119,3 +125,27 @@ def test_two_nodes_train_together(jobs: Jobs, processes: str) -> None:
     alone = jobs.submit(*words, name="alone")
     assert jobs.wait_for_end(alone)["state"] == "finished"
     assert losses_of(run) == pytest.approx(losses_of(alone), rel=1e-5)
+
+
+def test_a_job_reads_what_was_checked_with_the_hub_off(jobs: Jobs, tmp_path: Path) -> None:
+    """Meanwhile the model's main branch has moved on, in the cache too."""
+    cache = tmp_path / "cache"
+    words = [word for word in TINY if not word.startswith("model")]
+    words += ["model=bert/hub", "model.source=someone/tiny", "cluster.slurm.partition=main", "run.name=hub"]
+    with LoopbackHub() as hub:
+        old = hub.add("someone/tiny", save_tiny(tmp_path / "old", seed=1))
+        jobs.variables = hub.environment(cache=cache)
+        told = jobs.call(*words, "cluster.slurm.additional_parameters={hold: true}")
+        assert "is queued as job" in told
+        new = hub.add("someone/tiny", save_tiny(tmp_path / "new", seed=2))
+        fetch = "import huggingface_hub as h; print(h.snapshot_download('someone/tiny'))"
+        environment = {**os.environ, **jobs.variables}
+        fetched = subprocess.run([sys.executable, "-c", fetch], env=environment, capture_output=True, text=True)
+        assert new in fetched.stdout
+    run = RunDirectory(jobs.place / "runs" / "hub")
+    assert json.loads(run.hub_json.read_text())["model"]["commit"] == old
+    jobs.slurm.run("scontrol", "release", job_of(run))
+    assert jobs.wait_for_end(run)["state"] == "finished", jobs.log(run)
+    assert f"model someone/tiny: commit {old}" in jobs.log(run)
+    assert new not in jobs.log(run)
+    assert jobs.call(f"config={run.path}", script=MAIN)  # the same run, not one of another identity

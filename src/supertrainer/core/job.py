@@ -44,7 +44,7 @@ def job_restart() -> int:
 
 
 def has_waiting_script() -> bool:
-    """Whether a job script waits for this process, ready to requeue the job if `requeue.json` asks for it."""
+    """Whether a job script waits for this process, ready to requeue the job if `requeue-JOB.json` asks for it."""
     return os.environ.get("SUPERTRAINER_JOB", "") not in ("", "0")
 
 
@@ -69,8 +69,9 @@ def signals_held() -> Iterator[None]:
 
 
 def ask_for_requeue(run: RunDirectory, *, reason: str, step: int | None = None) -> None:
-    """Writes requeue.json: the script requeues the job once every process has ended with 0. Call on rank 0."""
-    write_json(run.requeue_json, {"job_id": job_id(), "restart": job_restart(), "step": step, "reason": reason})
+    """Writes requeue-JOB.json: the script requeues the job once every process has ended with 0. Call on rank 0."""
+    wish = {"job_id": job_id(), "restart": job_restart(), "step": step, "reason": reason}
+    write_json(run.requeue_json(job_id()), wish)
 
 
 def _raise(number: int, frame: FrameType | None) -> NoReturn:

@@ -55,10 +55,12 @@ class RunDirectory:
         """When jobs were submitted, started and ended: what is known after SLURM has forgotten them."""
         return self.path / "jobs.jsonl"
 
-    @property
-    def requeue_json(self) -> Path:
-        """Asks the job script to requeue its job: the run has stopped at a checkpoint."""
-        return self.path / "requeue.json"
+    def requeue_json(self, job_id: str) -> Path:
+        """Asks the script of one job to requeue it: the run has stopped at a checkpoint.
+
+        A file per job: a second job of the run, which the lock refuses, must not speak for the first.
+        """
+        return self.path / f"requeue-{job_id}.json"
 
     @property
     def hub_json(self) -> Path:

@@ -65,8 +65,8 @@ def ending_lines(*, run: Path, cluster: ClusterConfig) -> Iterator[str]:
     attempts = cluster.max_attempts_without_progress
     yield from (_FINISH_WITH_CHECKPOINT if cluster.restart_on_failure else _FINISH).splitlines()
     yield ""
-    yield "again=false  # whether the run wants to go on: it writes requeue.json and ends with 0"
-    yield 'if [ "$code" -eq 0 ] && [ -e "$run/requeue.json" ]; then again=true; fi'
+    yield "again=false  # whether the run wants to go on: it writes this job's requeue file and ends with 0"
+    yield 'if [ "$code" -eq 0 ] && [ -e "$wish" ]; then again=true; fi'
     if cluster.restart_on_failure:
         yield from _RESTART.format(retries=attempts - 1, attempts=attempts).splitlines()
     yield 'if [ "$again" = false ]; then'

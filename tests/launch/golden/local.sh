@@ -32,7 +32,8 @@ record() {
 }
 
 cd /home/me/project || exit 1
-rm -f "$run/requeue.json"  # the last start's wish
+wish=$run/requeue-$job.json  # written where the run wants to go on after this start
+rm -f "$wish"  # the last start's
 record start "\"nodes\":\"$SLURM_JOB_NODELIST\""
 
 # What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would
@@ -71,8 +72,8 @@ code=$?
 # $1: the exit code, $2: whether the job is to be requeued.
 finish() { record end "\"exit_code\":$1,\"requeued\":$2"; }
 
-again=false  # whether the run wants to go on: it writes requeue.json and ends with 0
-if [ "$code" -eq 0 ] && [ -e "$run/requeue.json" ]; then again=true; fi
+again=false  # whether the run wants to go on: it writes this job's requeue file and ends with 0
+if [ "$code" -eq 0 ] && [ -e "$wish" ]; then again=true; fi
 if [ "$again" = false ]; then
     finish "$code" false
     exit "$code"
