@@ -23,7 +23,7 @@ from supertrainer.trainers.checkpointing import CheckpointCallback
 from supertrainer.trainers.hf import ExactTrainer
 from supertrainer.trainers.losses import StepLoss, SummedLoss
 from supertrainer.trainers.metrics_log import MetricsCallback, TokenCount
-from supertrainer.trainers.progress import ProgressBar
+from supertrainer.trainers.progress import Progress
 from supertrainer.trainers.stopping import StopSignal
 from supertrainer.trainers.throughput import flops_per_token, peak_flops
 from supertrainer.trainers.trackers import Tracker
@@ -95,7 +95,7 @@ def build_session(
         loss=loss,
         evaluation=evaluation,
         write_model=write_model,
-        callbacks=[*order, ProgressBar(main_metric=main_metric)],
+        callbacks=[*order, Progress(main_metric=main_metric)],
     )
     return Session(trainer, metrics, stop, tokens)
 
