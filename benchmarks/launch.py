@@ -206,6 +206,7 @@ def main() -> int:
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error(f"--rounds {options.rounds}: quartiles need at least 2.")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # jobs are cancelled then too
     own_cluster = options.cluster is not None
     if not own_cluster:
         for variable in [name for name in os.environ if re.match("S(LURM|BATCH|RUN|ALLOC)_(?!CONF$)", name)]:
