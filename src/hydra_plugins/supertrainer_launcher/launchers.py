@@ -24,6 +24,9 @@ class _CheckedLauncher(Launcher):
 
     for_jobs: ClassVar[bool] = False
 
+    def require_possible(self, runs: Sequence[Any]) -> None:
+        """Refuses planned runs that could never start."""
+
     def setup(self, *, hydra_context: HydraContext, task_function: TaskFunction, config: DictConfig) -> None:
         """Hydra's own entry; the front door calls `launch_runs` with runs that it has checked."""
 
@@ -79,6 +82,12 @@ class SubmititSlurmLauncher(_CheckedLauncher):
         """
         self._wait, self._poll_seconds, self._check = wait, poll_s, check
         self._folder = submitit_folder
+
+    def require_possible(self, runs: Sequence[Any]) -> None:
+        """Refuses planned runs that a script can't hold or the cluster never starts."""
+        from supertrainer.operations.submission import require_submittable
+
+        require_submittable([run.config for run in runs])
 
     def launch_runs(self, runs: Sequence[Any], *, directory: Path, record: Any) -> Sequence[int | None]:
         """Queues planned runs; returns exit codes, None for a run that wasn't waited for."""

@@ -5,6 +5,7 @@ A job waits for hours in the queue; by then the checkout may hold something else
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import os
@@ -23,11 +24,7 @@ _PLUGINS = _PACKAGE.parent / "hydra_plugins" / "supertrainer_launcher"
 
 def code_directory(root: Path) -> Path:
     """Where the copy of the running code is, or would be, below the root of the runs."""
-    digest = hashlib.sha256()
-    for source, target in _files():
-        digest.update(f"{target}\0".encode())
-        digest.update(source.read_bytes())
-    return root.resolve() / ".code" / digest.hexdigest()[:16]
+    return root.resolve() / ".code" / _digest()
 
 
 def copy_code(root: Path) -> Path:
@@ -60,6 +57,15 @@ def copy_code(root: Path) -> Path:
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     return directory
+
+
+@functools.cache  # a sweep asks for every run
+def _digest() -> str:
+    digest = hashlib.sha256()
+    for source, target in _files():
+        digest.update(f"{target}\0".encode())
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def _program() -> str:

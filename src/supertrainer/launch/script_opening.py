@@ -52,7 +52,7 @@ def opening_lines(
     yield from _FUNCTIONS.splitlines()
     yield ""
     yield f"cd {shlex.quote(str(working_directory))} || exit 1"
-    yield 'wish=$run/requeue-$job.json  # written where the run wants to go on after this start'
+    yield "wish=$run/requeue-$job.json  # written where the run wants to go on after this start"
     yield 'rm -f "$wish"  # the last start\'s'
     yield """record start "\\"nodes\\":\\"$SLURM_JOB_NODELIST\\"\""""
     yield ""

@@ -109,9 +109,10 @@ def run_sweep(command: Command, *, environment: Mapping[str, str]) -> int:
         Exit code: 0 if every run ended with 0, 130 after an interrupt, else 1.
     """
     sweep = plan_sweep(command, environment=environment)
+    launcher = instantiate(sweep.hydra.launcher)
+    launcher.require_possible(sweep.runs)  # before anything is written
     write_sweep(sweep.directory, [SweptRun(RunDirectory(run.directory), run.swept) for run in sweep.runs])
     print(f"{len(sweep.runs)} runs, each checked; results in {sweep.directory}", flush=True)
-    launcher = instantiate(sweep.hydra.launcher)
     returns = launcher.launch_runs(
         sweep.runs,
         directory=sweep.directory,

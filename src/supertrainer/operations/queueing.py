@@ -18,7 +18,6 @@ from supertrainer.operations.submission import (
     prepare,
     queue,
     queue_array,
-    require_submittable,
 )
 from supertrainer.operations.watching import watch
 
@@ -46,11 +45,10 @@ def queue_runs(
         Exit codes, in order; None for a run that is queued and was not waited for.
 
     Raises:
-        ConfigError: what could never run. Nothing is queued then.
+        ConfigError: what the check found. Nothing is queued then.
         LaunchError: SLURM refused some; those that were queued before are named.
     """
     configs = [run.config for run in runs]
-    require_submittable(configs)
     fetch = needs_fetching(configs) if check is None else check
     commits: Sequence[Mapping[str, str]] = check_configs(configs, stream=sys.stdout) if fetch else [{}] * len(runs)
     sources = [run.command.source for run in runs]
