@@ -144,7 +144,13 @@ def _parser() -> argparse.ArgumentParser:
 
 def _add_reading(group: Any) -> None:
     add = group.add_argument
-    add("--files", nargs="+", metavar="SPLIT=FILE", help="train=a.csv test=b.csv, where names don't tell the splits")
+    add(
+        "--files",
+        nargs="+",
+        action="extend",
+        metavar="SPLIT=FILE",
+        help="train=a.csv test=b.csv, where names don't tell the splits",
+    )
     add(
         "--read-as", choices=["table", "jsonl", "json", "parquet", "yaml", "text"], help="where the suffix doesn't tell"
     )
@@ -152,20 +158,32 @@ def _add_reading(group: Any) -> None:
     add("--delimiter", metavar="MARK", help="between cells: a character, tab, comma, semicolon, bar; else detected")
     add("--quote", metavar="MARK", help="around cells: a character, or none; else detected")
     add("--header", choices=["yes", "no"], help="whether line 1 names the columns; else detected")
-    add("--columns", nargs="+", metavar="OURS=THEIRS", help="text=review label=stars; column_1, … without a header")
-    add("--keep", nargs="+", metavar="COLUMN", help="columns of the source that are written too, as they are")
+    add(
+        "--columns",
+        nargs="+",
+        action="extend",
+        metavar="OURS=THEIRS",
+        help="text=review label=stars; column_1, … without a header",
+    )
+    add(
+        "--keep",
+        nargs="+",
+        action="extend",
+        metavar="COLUMN",
+        help="columns of the source that are written too, as they are",
+    )
 
 
 def _add_layouts(group: Any) -> None:
     add = group.add_argument
-    add("--label-columns", nargs="+", metavar="COLUMN", help="multi-label: columns that hold 1 or 0")
+    add("--label-columns", nargs="+", action="extend", metavar="COLUMN", help="multi-label: columns that hold 1 or 0")
     add("--label-separator", metavar="MARK", help="multi-label: between labels in a cell; else detected of | ; ,")
     add("--decimal", choices=["point", "comma"], help="regression: of the numbers; else detected")
     add("--text-unit", choices=["line", "paragraph", "file"], help="text: what a row is; default line")
     add("--word-column", type=int, metavar="N", help="conll: from 1; default 1 (2 in CoNLL-U)")
     add("--tag-column", type=int, metavar="N", help="conll: from 1, or -1 the last; default the last (4 in CoNLL-U)")
     add("--scheme", choices=SCHEMES, help="of the tags; else detected. IOB2 is written (none: tags as they are)")
-    add("--tag-names", nargs="+", metavar="TAG", help="tokens: what the numbers 0, 1, … stand for")
+    add("--tag-names", nargs="+", action="extend", metavar="TAG", help="tokens: what the numbers 0, 1, … stand for")
     add("--words", choices=["punctuation", "space", "character"], default="punctuation", help="spans: what words are")
     add("--misaligned", choices=["drop_row", "drop_span", "expand"], default="drop_row", help="spans that cut a word")
     add("--turns", choices=["strict", "as_is"], default="strict", help="conversations: user and assistant take turns")
@@ -176,9 +194,21 @@ def _add_layouts(group: Any) -> None:
 
 def _add_splitting(group: Any) -> None:
     add = group.add_argument
-    add("--clean", nargs="+", metavar="RULE", help=f"default: {' '.join(map(str, DEFAULT))}; none: nothing")
+    add(
+        "--clean",
+        nargs="+",
+        action="extend",
+        metavar="RULE",
+        help=f"default: {' '.join(map(str, DEFAULT))}; none: nothing",
+    )
     add("--rules", type=Path, metavar="FILE", help="the same as a YAML list")
-    add("--splits", nargs="+", metavar="SPLIT=SHARE", help="default validation=0.1 test=0.1, unless the source has any")
+    add(
+        "--splits",
+        nargs="+",
+        action="extend",
+        metavar="SPLIT=SHARE",
+        help="default validation=0.1 test=0.1, unless the source has any",
+    )
     add("--stratify", choices=["yes", "no"], default="yes", help="made splits have the labels' proportions")
     add("--group", metavar="COLUMN", help="rows with the same value stay in one split; document (conll), file")
     add("--seed", type=int, default=42, help="of made splits; default 42")

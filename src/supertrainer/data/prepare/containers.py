@@ -196,7 +196,8 @@ def _rows_inside(whole: Any, file: InputFile) -> list[Any]:
     if isinstance(whole, list):
         return whole
     lists = {key: value for key, value in whole.items() if isinstance(value, list)} if isinstance(whole, dict) else {}
-    of_objects = {k: value for k, value in lists.items() if value and all(isinstance(v, dict | list) for v in value)}
+    # Most of them: an item that is no row is told as one, and doesn't make the whole file a single row.
+    of_objects = {k: v for k, v in lists.items() if sum(isinstance(item, dict | list) for item in v) > len(v) / 2}
     if len(of_objects) == 1 and all(isinstance(value, list) for value in whole.values()):
         return next(iter(of_objects.values()))
     if isinstance(whole, dict):

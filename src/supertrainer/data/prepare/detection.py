@@ -91,7 +91,7 @@ def _of_rows(
         check_columns({"column": str(options.group)}, available, option="--group")
     sample = [rename_columns(row, options.columns) for row in sample]
     layout, why = object_layout(sample)
-    if options.label_columns or options.task in ("single_label", "multi_label", "regression"):
+    if options.label_columns or options.task in ("sequence_classification", "multi_label", "regression"):
         layout, why = "labelled", f"the task is {options.task or 'multi_label'}"
     if options.layout is not None:
         layout, why = options.layout, "as said"

@@ -33,9 +33,9 @@ def convert_fasttext(task: str) -> Callable[[Raw], list[Row]]:
     def convert(raw: Raw) -> list[Row]:
         values = object_of(raw)
         labels = [label_of(label, MARK) for label in values["labels"]]
-        if task == "single_label" and len(labels) != 1:
+        if task == "sequence_classification" and len(labels) != 1:
             raise RowFault(MARK, f"stands {len(labels)} times (--task multi_label takes several)")
-        target: Row = {"label": labels[0]} if task == "single_label" else {"labels": labels}
+        target: Row = {"label": labels[0]} if task == "sequence_classification" else {"labels": labels}
         return [{"text": values["text"], **({} if task == "text" else target)}]
 
     return convert

@@ -29,7 +29,7 @@ def infer_task(values: Sequence[Any], *, label: str | None) -> tuple[str, str]:
     ]
     if present and len(numbers) == len(present) and any(not number.is_integer() for number in numbers):
         return "regression", f"{label!r} holds numbers with decimals"
-    return "single_label", f"{label!r} holds one value a row"
+    return "sequence_classification", f"{label!r} holds one value a row"
 
 
 def text_converter(columns: Mapping[str, str]) -> Callable[[Raw], Row]:

@@ -41,10 +41,10 @@ SAMPLE_SENTENCES = 2000
 Convert = Callable[[Raw], list[Row]]
 # layout -> the tasks that it can be prepared for, the usual one first.
 TASKS_OF: Mapping[str, tuple[str, ...]] = {
-    "labelled": ("single_label", "multi_label", "regression", "text"),
-    "fasttext": ("single_label", "multi_label", "text"),
-    "class_files": ("single_label", "text"),
-    "class_folders": ("single_label", "text"),
+    "labelled": ("sequence_classification", "multi_label", "regression", "text"),
+    "fasttext": ("sequence_classification", "multi_label", "text"),
+    "class_files": ("sequence_classification", "text"),
+    "class_folders": ("sequence_classification", "text"),
     "text": ("text",),
     "conll": ("token_classification",),
     "tokens": ("token_classification",),
@@ -91,7 +91,7 @@ def plan_layout(detected: Detected, options: PrepareOptions, reader: Reader, not
 
 def _labelled(detected: Detected, options: PrepareOptions, reader: Reader, notes: Notes) -> Plan:
     sample = [row for row in detected.sample if isinstance(row, dict)]
-    needs = {"text": False, "single_label": True, "regression": True}.get(options.task or "")
+    needs = {"text": False, "sequence_classification": True, "regression": True}.get(options.task or "")
     if options.label_columns:
         needs = False
     choice = choose_text(sample, labelled=True if options.task == "multi_label" and needs is None else needs)
@@ -115,7 +115,7 @@ def _labelled(detected: Detected, options: PrepareOptions, reader: Reader, notes
         comma, reason = choose_comma(values, options.decimal)
         told.append(reason)
         target = "label", number_converter(require_labels(choice.columns, task=task), comma=comma)
-    elif task == "single_label":
+    elif task == "sequence_classification":
         target = "label", label_converter(require_labels(choice.columns, task=task))
 
     def convert(raw: Raw) -> list[Row]:
@@ -131,15 +131,15 @@ def _labelled(detected: Detected, options: PrepareOptions, reader: Reader, notes
 def _fasttext(detected: Detected, options: PrepareOptions, reader: Reader, notes: Notes) -> Plan:
     head = list(itertools.islice(read_fasttext(detected.files, reader), SAMPLE_LINES))
     several = any(len(raw.values["labels"]) > 1 for raw in head if isinstance(raw.values, dict))
-    task = options.task or ("multi_label" if several else "single_label")
+    task = options.task or ("multi_label" if several else "sequence_classification")
     why = f"task {task}: {'a line has' if several else 'no line has'} several labels"
     return Plan(lambda: read_fasttext(detected.files, reader), convert_fasttext(task), shape_of(task), (why,))
 
 
 def _classes(detected: Detected, options: PrepareOptions, reader: Reader, notes: Notes) -> Plan:
     read = read_class_files if detected.layout == "class_files" else read_class_folders
-    task = options.task or "single_label"
-    convert: Convert = convert_class_row if task == "single_label" else _only_text
+    task = options.task or "sequence_classification"
+    convert: Convert = convert_class_row if task == "sequence_classification" else _only_text
     return Plan(lambda: read(detected.files, reader), convert, shape_of(task), ())
 
 

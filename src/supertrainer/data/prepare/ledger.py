@@ -1,4 +1,4 @@
-"""What is remembered of every row while the rows themselves wait on disk: about 90 bytes each.
+"""What is remembered of every row while the rows themselves wait on disk: some 200 bytes each at the peak.
 
 Repeats are found by 128-bit hashes: two different rows with the same one are less likely than a disk error.
 """

@@ -23,7 +23,7 @@ from supertrainer.data.prepare.ledger import Ledger
 from supertrainer.data.prepare.options import PrepareOptions
 from supertrainer.data.prepare.output import Output
 from supertrainer.data.prepare.record import SHOWN, Notes, Raw, Row, RowFault
-from supertrainer.data.prepare.report import MALFORMED, PrepareReport, describe_splits
+from supertrainer.data.prepare.report import MALFORMED, PrepareReport, describe_splits, unlearnt_labels
 from supertrainer.data.prepare.row_rules import Dropped, row_rules
 from supertrainer.data.prepare.rules import Rule
 from supertrainer.data.prepare.set_rules import Removal, apply_set_rules, conflicting, count_across, remove_across
@@ -162,6 +162,7 @@ def _decide(stage: _Stage, dropped: IO[str] | None) -> tuple[npt.NDArray[np.bool
     report.kept = int(kept.sum())
     report.splits = describe_splits(ledger, kept, splits)
     report.across_splits = count_across(ledger, kept, splits)
+    report.notes |= dict.fromkeys(unlearnt_labels(report.splits))
     return kept, splits
 
 

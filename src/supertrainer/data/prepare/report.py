@@ -91,6 +91,14 @@ def describe_splits(ledger: Ledger, kept: npt.NDArray[np.bool_], splits: npt.NDA
     return described
 
 
+def unlearnt_labels(splits: Mapping[str, Any]) -> Iterator[str]:
+    """A note for every split with labels that no train row has: no dataset takes them."""
+    known = splits.get("train", {}).get("labels", {})
+    for split, described in splits.items():
+        if known and (strange := [label for label in described["labels"] if label not in known]):
+            yield f"labels of {split} that no train row has (rules rename_labels, drop_labels): {', '.join(strange)}"
+
+
 def _spread(values: npt.NDArray[np.int64]) -> dict[str, int]:
     ordered = np.sort(values)
     at = {"min": 0.0, "median": 0.5, "p95": 0.95, "max": 1.0}
@@ -109,7 +117,8 @@ def report_lines(report: PrepareReport) -> Iterator[str]:
         yield f"- files left alone: {', '.join(report.ignored[:SHOWN])}{more}"
     yield ""
     share = f" ({report.dropped_rows / report.read:.1%})" if report.read else ""
-    yield f"{report.read:,} rows read, {report.kept:,} kept, {report.dropped_rows:,} dropped{share}."
+    kept = f", {report.kept:,} kept" if report.splits else ""  # not known where an error came first
+    yield f"{report.read:,} rows read{kept}, {report.dropped_rows:,} dropped{share}."
     yield from _dropped(report)
     yield from _notes(report)
     yield from _splits(report.splits)

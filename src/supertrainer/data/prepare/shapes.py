@@ -13,7 +13,7 @@ TEXT_KINDS = ("text", "tokens", "messages")
 
 # task -> its columns. A column with "?" may be missing from the source.
 TASKS: Mapping[str, Mapping[str, Kind]] = {
-    "single_label": {"text": "text", "text_pair?": "text", "label": "label"},
+    "sequence_classification": {"text": "text", "text_pair?": "text", "label": "label"},
     "multi_label": {"text": "text", "text_pair?": "text", "labels": "labels"},
     "regression": {"text": "text", "text_pair?": "text", "label": "number"},
     "token_classification": {"tokens": "tokens", "tags": "tags"},
