@@ -147,8 +147,9 @@ def test_from_says_what_detection_would_not(prepare) -> None:
 
 def test_no_torch_and_no_pandas_are_imported(tmp_path) -> None:
     (tmp_path / "rows.csv").write_text(ROWS)
+    words = [str(tmp_path / "rows.csv"), "--out", str(tmp_path / "out")]
     code = (
-        f"import sys; from supertrainer.data.prepare.command import main; main({[str(tmp_path / 'rows.csv'), '--out', str(tmp_path / 'o')]!r});"
+        f"import sys; from supertrainer.data.prepare.command import main; main({words!r});"
         "print(sorted({'torch', 'transformers', 'datasets', 'pandas', 'pyarrow'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=120)

@@ -143,8 +143,8 @@ def test_preferences_that_are_wrong(prepare, row, field) -> None:
 
 
 def test_liked_or_not(prepare) -> None:
-    outcome = prepare(lines({"prompt": "a", "completion": "b", "label": True}, {"prompt": "a", "completion": "c", "label": 0}),
-                      name="x.jsonl")  # fmt: skip
+    liked, not_liked = {"prompt": "a", "completion": "b", "label": True}, {"prompt": "a", "completion": "c", "label": 0}
+    outcome = prepare(lines(liked, not_liked), name="x.jsonl")
     assert [row["label"] for row in outcome.rows()] == [True, False]
 
 

@@ -18,8 +18,10 @@ def test_labels_have_their_shares_to_the_row(prepare) -> None:
     outcome = prepare(lines(*ROWS), name="x.jsonl", split=True)
     counts = {split: Counter(row["label"] for row in outcome.rows(split)) for split in SPLITS}
     assert counts == {
-        "train": {"a": 112, "b": 32, "c": 16}, "validation": {"a": 14, "b": 4, "c": 2}, "test": {"a": 14, "b": 4, "c": 2},
-    }  # fmt: skip
+        "train": {"a": 112, "b": 32, "c": 16},
+        "validation": {"a": 14, "b": 4, "c": 2},
+        "test": {"a": 14, "b": 4, "c": 2},
+    }
 
 
 def test_every_row_is_in_one_split_in_its_order(prepare) -> None:

@@ -11,14 +11,15 @@ from supertrainer.data.prepare.report import PrepareReport
 # task -> what the config of an encoder is told besides the source.
 _ENCODERS: Mapping[str, tuple[str, ...]] = {
     "sequence_classification": (),
-    "multi_label": ("model.task=multi_label", "dataset.columns.label=labels"),
-    "regression": ("model.task=regression",),
+    "multi_label": ("model.task=multi_label", "metric=multi_label", "dataset.columns.label=labels"),
+    "regression": ("model.task=regression", "metric=regression"),
     "token_classification": (
         "model.task=token_classification",
+        "metric=tokens",
         "dataset.columns.text=tokens",
         "dataset.columns.label=tags",
     ),
-    "text": ("model.task=masked_lm",),
+    "text": ("model.task=masked_lm", "metric=masked_lm"),
 }
 
 

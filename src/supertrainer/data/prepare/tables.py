@@ -49,7 +49,9 @@ class TableFormat:
         name = {"\t": "tab", ",": "comma", ";": "semicolon", "|": "bar", " ": "space"}.get(self.delimiter)
         quote = "nothing quoted" if self.quote is None else f"quote {self.quote}"
         escape = f", escape {self.escape}" if self.escape else ""
-        return f"{name or repr(self.delimiter)} between cells, {quote}{escape}, {'a' if self.header else 'no'} header line"
+        return (
+            f"{name or repr(self.delimiter)} between cells, {quote}{escape}, {'a' if self.header else 'no'} header line"
+        )
 
 
 def detect_table(
