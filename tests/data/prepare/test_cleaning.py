@@ -109,9 +109,9 @@ def test_contradictions_are_told_and_dropped_where_that_is_declared(prepare) -> 
 
 
 def test_rare_labels(prepare) -> None:
-    content = table(("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "x"))
+    content = table(("a", "x"), ("b", "x"), ("c", "y"), ("d", "z"), ("e", "x"), ("f", "w"), ("g", "w"))
     outcome = prepare(content, "--clean", "drop_rare_labels=2", name="rows.tsv")
-    assert {row["label"] for row in outcome.rows()} == {"x"}
+    assert {row["label"] for row in outcome.rows()} == {"x", "w"}
     example = outcome.report["dropped"]["drop_rare_labels=2"]["examples"][0]
     assert example == {"file": "rows.tsv", "row": 4, "field": "label", "why": "is 'y', which 1 rows have"}
 

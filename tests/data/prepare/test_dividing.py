@@ -58,8 +58,9 @@ def test_a_label_too_rare_to_be_divided_stays_in_train(prepare) -> None:
 def test_repeated_texts_stay_on_one_side(prepare) -> None:
     rows = [{"text": f"text {n // 2}" + " " * (n % 2), "label": "ab"[n % 4 // 2]} for n in range(200)]
     outcome = prepare(lines(*rows), "--clean", "none", name="x.jsonl", split=True)
-    assert outcome.report["across_splits"] == {}
-    assert [len(outcome.rows(split)) for split in SPLITS] == [160, 20, 20]
+    texts = [{row["text"].strip() for row in outcome.rows(split)} for split in SPLITS]
+    assert [len(part) for part in texts] == [80, 10, 10]
+    assert len(set.union(*texts)) == 100
 
 
 def test_groups_stay_together_with_the_labels_near_their_shares(prepare) -> None:
@@ -74,11 +75,19 @@ def test_groups_stay_together_with_the_labels_near_their_shares(prepare) -> None
 
 
 def test_groups_that_share_a_text_are_one(prepare) -> None:
-    rows = [{"text": "shared" if n in (0, 5, 10) else f"t{n}", "label": "a", "g": n // 5} for n in range(100)]
+    """Group 2k and group 2k + 1 have a text in common."""
+    rows = [{"text": f"shared {n // 10}" if n % 5 == 0 else f"t{n}", "label": "a", "g": n // 5} for n in range(400)]
     outcome = prepare(lines(*rows), "--group", "g", "--keep", "g", "--clean", "none", name="x.jsonl", split=True)
     where = {row["g"]: split for split in SPLITS for row in outcome.rows(split)}
-    assert where[0] == where[1] == where[2]
-    assert outcome.report["across_splits"] == {}
+    assert [where[2 * k] == where[2 * k + 1] for k in range(40)] == [True] * 40
+    assert {split: len(outcome.rows(split)) for split in SPLITS} == {"train": 320, "validation": 40, "test": 40}
+
+
+def test_large_groups_find_their_place_first(prepare) -> None:
+    sizes = [10] * 10 + [100] * 8
+    rows = [{"text": f"t{g} {n}", "label": "a", "g": g} for g, size in enumerate(sizes) for n in range(size)]
+    outcome = prepare(lines(*rows), "--group", "g", name="x.jsonl", split=True)
+    assert [len(outcome.rows(split)) for split in SPLITS] == [700, 100, 100]
 
 
 def test_a_row_without_its_group_is_malformed(prepare) -> None:

@@ -134,6 +134,13 @@ def test_a_json_list_is_read_piece_by_piece(prepare, monkeypatch) -> None:
     assert prepare(json.dumps(rows, indent=1), name="rows.json").rows() == rows
 
 
+def test_a_number_at_the_end_of_a_piece_is_one_row(prepare, monkeypatch) -> None:
+    monkeypatch.setattr("supertrainer.data.prepare.containers.CHUNK_CHARACTERS", 5)
+    rows = [{"text": "a", "label": "x"}, {"text": "b", "label": "y"}, 123456789, 7]
+    outcome = prepare(json.dumps(rows), name="rows.json")
+    assert [example["row"] for example in outcome.report["dropped"]["malformed"]["examples"]] == [3, 4]
+
+
 def test_a_json_list_that_is_cut_names_the_line(prepare) -> None:
     outcome = prepare('[{"text": "a", "label": "x"},\n{"text": "b", "la', name="rows.json")
     assert outcome.code == 2
