@@ -101,6 +101,7 @@ def test_policies_drop_and_count(write: Callable[..., Path], config: Callable[..
         "repeated": {},
         "conflicting": {},
         "made": {},
+        "stratified": False,
         "limited": {},
         "rows": {"train": 2, "validation": 1, "test": 2},
         "labels": {"train": {"x": 1, "y": 1}, "validation": {"x": 0, "y": 1}, "test": {"x": 1, "y": 1}},

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings
 from supertrainer.data.report import LoadReport, Splits
 from supertrainer.data.rows import Column, Rows
@@ -49,6 +50,10 @@ class TaskDataset(ABC, Generic[ConfigT]):
     def encode(self, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> datasets.Dataset:
         """The rows as token ids, in their order."""
 
+    def model_rows(self, split: str, tokenizer: PreTrainedTokenizerBase) -> Any:
+        """A split as a model takes it: `EncodedRows`, or something of the same form."""
+        return EncodedRows(self.encode(self.load()[split], tokenizer))
+
     def check(self, splits: Mapping[str, Rows], checks: RowChecks) -> dict[str, Rows]:
         """Checks what only this task knows of; gives back the rows that are left."""
         return dict(splits)
@@ -88,7 +93,7 @@ class TaskDataset(ABC, Generic[ConfigT]):
     @property
     def text_columns(self) -> list[str]:
         """Our names of the columns that hold text."""
-        return [column.key for column in self.columns() if column.kind == "text"]
+        return [column.key for column in self.columns() if column.kind in ("text", "words")]
 
     def _load(self) -> Splits:
         checks = RowChecks(self.config, self.text_columns, Findings(), LoadReport())
@@ -118,7 +123,7 @@ class TaskDataset(ABC, Generic[ConfigT]):
         rows = given["train"]
         strata = self.strata(rows)
         checks.can_be_divided(rows, strata, made=made)
-        checks.report.made = made
+        checks.report.made, checks.report.stratified = made, len(set(strata)) > 1
         divided = divide(checks.keys(rows), strata, shares=made, seed=self._split_seed)
         splits = {**given, **{split: rows.take(indices) for split, indices in divided.items()}}
         return {split: splits[split] for split in SPLITS if split in splits}

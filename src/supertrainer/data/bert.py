@@ -1,4 +1,4 @@
-"""Texts, or pairs of texts, with one label each: the dataset of sequence classification."""
+"""Texts and what an encoder's head learns from them: a label, labels, a number, a tag a word, or the text itself."""
 
 from __future__ import annotations
 
@@ -8,16 +8,22 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from supertrainer.config.tasks import DEFAULT_TASK, NAMED_TASKS, WHOLE_TEXT_TASKS, Task
+from supertrainer.core import iob2
 from supertrainer.core.errors import DataError
+from supertrainer.data import labels
 from supertrainer.data.base import TaskDataset
+from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings
 from supertrainer.data.locate import locate_file
+from supertrainer.data.masking import MaskedRows
 from supertrainer.data.readers import read_file
 from supertrainer.data.report import LoadReport
 from supertrainer.data.rows import Column, Rows, select
 from supertrainer.data.schema import BertDatasetConfig, Format
-from supertrainer.data.tokenization import encode_texts, resolve_max_length
+from supertrainer.data.tokenization import encode_texts, encode_windows, resolve_max_length
 from supertrainer.data.validation import NO_LABEL, RowChecks
+from supertrainer.data.words import cut_words, encode_words
 
 if TYPE_CHECKING:
     import datasets
@@ -25,9 +31,12 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MAPPED = (
-    "mend the labels, or list all of them in dataset.labels (or map them to names: dataset.labels={0: bad, 1: good})."
-)
+_LABEL_KINDS: dict[Task, Any] = {
+    "sequence_classification": "label",
+    "multi_label": "labels",
+    "regression": "number",
+    "token_classification": "tags",
+}
 
 
 @dataclass(frozen=True)
@@ -39,87 +48,124 @@ class UnlabelledRows:
 
 
 class BertDataset(TaskDataset[BertDatasetConfig]):
-    """Sequence classification with one label a row.
+    """Rows for one head of an encoder.
 
     Args:
         config: source, splits, columns, labels and policies.
         seed: the run's seed, for made splits and limits where the config has no `split_seed`.
         label_names: names in the order of the ids of a model that is trained already; None to take them from the
             config or the data.
+        task: the head that the rows are for.
     """
 
-    def __init__(self, config: BertDatasetConfig, *, seed: int, label_names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self,
+        config: BertDatasetConfig,
+        *,
+        seed: int,
+        label_names: Sequence[str] | None = None,
+        task: Task = DEFAULT_TASK,
+    ) -> None:
         super().__init__(config, seed=seed)
+        self.task: Task = task
         self._model_labels = None if label_names is None else tuple(label_names)
         self._label_names: tuple[str, ...] = self._model_labels or ()
         self._encoded: list[tuple[datasets.Dataset, PreTrainedTokenizerBase, datasets.Dataset]] = []
 
     @property
     def label_names(self) -> tuple[str, ...]:
-        """Label names in the order of their ids."""
-        if not self._label_names:
+        """Label names in the order of their ids: for regression the name of the column, for masked_lm none."""
+        if not self._label_names and self.task != "masked_lm":
             self.load()
         return self._label_names
 
     def columns(self) -> list[Column]:
         names = self.config.columns
-        declared = [Column("text", names.text, "text", "dataset.columns.text")]
+        kind: Any = "words" if self.task == "token_classification" else "text"
+        declared = [Column("text", names.text, kind, "dataset.columns.text")]
         if names.text_pair is not None:
             declared.append(Column("text_pair", names.text_pair, "text", "dataset.columns.text_pair"))
-        return [*declared, Column("label", names.label, "label", "dataset.columns.label")]
+        if self.task == "masked_lm":
+            return declared
+        separator = self.config.label_separator
+        label = Column("label", names.label, _LABEL_KINDS[self.task], "dataset.columns.label", separator=separator)
+        return [*declared, label]
 
     def check(self, splits: Mapping[str, Rows], checks: RowChecks) -> dict[str, Rows]:
         """Maps the file's labels to names and checks that every one is known, and learnt from the train rows."""
-        policy = self.config.on_missing_label
+        if self.task == "masked_lm":
+            return dict(splits)
+        policy, empty = self.config.on_missing_label, self.task == "multi_label"
         checked = {
-            s: checks.with_values(s, rows, ["label"], kind=NO_LABEL, policy=policy) for s, rows in splits.items()
+            split: checks.with_values(split, rows, ["label"], kind=NO_LABEL, policy=policy, may_be_empty=empty)
+            for split, rows in splits.items()
         }
-        checked = {split: self._renamed(split, rows, checks) for split, rows in checked.items()}
-        names = self._declared_names(checked)
+        if self.task in NAMED_TASKS:
+            return self._with_names(checked, checks)
+        self._label_names = self._model_labels or (self.config.columns.label,)
+        if "train" in checked:
+            labels.different_numbers(checked["train"], column=self.config.columns.label, findings=checks.findings)
+        return checked
+
+    def _with_names(self, splits: dict[str, Rows], checks: RowChecks) -> dict[str, Rows]:
+        checked = {split: labels.renamed(split, rows, self.config, checks) for split, rows in splits.items()}
+        if self.task == "token_classification":
+            checked = {split: labels.aligned_tags(split, rows, self.config, checks) for split, rows in checked.items()}
+        names = self._model_labels or labels.declared_names(self.config, checked)
         if names:
-            what = f"rows with a label that is none of {_listed(names)}"
-            checked = {s: checks.with_labels_of(s, rows, names, what=what, fix=MAPPED) for s, rows in checked.items()}
+            checked = labels.known_labels(checked, names, checks)
         if self._model_labels is None:
-            names, checked = self._learnt(checked, names, checks)
+            column = self.config.columns.label
+            names, checked = labels.learnt_names(checked, names, checks, column=column)
         self._label_names = names
         return checked
 
-    def _learnt(
-        self, splits: dict[str, Rows], declared: tuple[str, ...], checks: RowChecks
-    ) -> tuple[tuple[str, ...], dict[str, Rows]]:
-        """The label names of a model to be trained, and the rows whose label its train rows can teach it."""
-        if "train" not in splits:
-            if not declared:
-                why = "a label's id is its place among the train rows' labels."
-                checks.findings.add_problem(
-                    "there are no train rows.", why=why, fix="list the labels in dataset.labels."
-                )
-            return declared, splits
-        train = splits["train"]
-        trained = {label for label in train.columns["label"] if label is not None}
-        names = declared or tuple(sorted(trained, key=_order))
-        learnt = [name for name in names if name in trained]
-        _check_choice(learnt, rows=len(train), column=self.config.columns.label, findings=checks.findings)
-        what, fix = "rows with a label that no train row has", "add train rows of it, or take these rows out."
-        return names, {s: checks.with_labels_of(s, rows, learnt, what=what, fix=fix) for s, rows in splits.items()}
-
     def strata(self, rows: Rows) -> list[str]:
+        if self.task != "sequence_classification":
+            return [""] * len(rows)
         return [label or "" for label in rows.columns["label"]]
 
     def label_counts(self, rows: Rows) -> dict[str, int]:
-        counts = Counter(rows.columns["label"])
+        """Rows of each label; for tags words of each type of span, or of each tag."""
+        if self.task not in NAMED_TASKS:
+            return {}
+        counts = labels.count_labels(rows)
+        if self.task == "token_classification" and iob2.is_iob2(self._label_names):
+            return {name: counts[f"B-{name}"] for name in iob2.types_of(self._label_names)}
         return {name: counts[name] for name in self._label_names}
 
     def to_dataset(self, rows: Rows) -> datasets.Dataset:
-        """`text`, `text_pair` where there is one, `label` (the id; its feature has the names), `source_row`."""
+        """`text`, `text_pair` where there is one, `label`, `source_row`.
+
+        `label` is an id (its feature has the names); for multi_label 0.0 or 1.0 for every label, in the order of their
+        ids; for regression a number; for token_classification the id of every word's tag.
+        """
         import datasets
 
-        features = {key: datasets.Value("string") for key in (*rows.columns, "source_row")}
-        features["label"] = datasets.ClassLabel(names=list(self._label_names))
-        ids = {name: index for index, name in enumerate(self._label_names)}
-        labels = [ids[label] for label in rows.columns["label"] if label is not None]
-        columns = {**rows.columns, "label": labels, "source_row": rows.places}
+        text = datasets.Value("string")
+        features: dict[str, Any] = dict.fromkeys((*rows.columns, "source_row"), text)
+        columns: dict[str, Any] = {**rows.columns, "source_row": rows.places}
+        if self.task == "token_classification":
+            features["text"] = datasets.List(text)
+        if "label" in rows.columns:
+            features["label"], columns["label"] = self._ids(rows.columns["label"])
         return datasets.Dataset.from_dict(columns, features=datasets.Features(features))
+
+    def _ids(self, given: Sequence[Any]) -> tuple[Any, list[Any]]:
+        import datasets
+
+        ids = {name: index for index, name in enumerate(self._label_names)}
+        match self.task:
+            case "multi_label":
+                hot = [[float(name in label) for name in self._label_names] for label in given]
+                return datasets.List(datasets.Value("float32")), hot
+            case "regression":
+                return datasets.Value("float64"), list(given)
+            case "token_classification":
+                return datasets.List(datasets.Value("int32")), [[ids[tag] for tag in tags] for tags in given]
+            case _:
+                named = datasets.ClassLabel(names=list(self._label_names))
+                return named, [ids[label] for label in given if label is not None]
 
     def read_unlabelled(self, path: str, *, format: Format | None = None) -> UnlabelledRows:
         """Reads a file to predict. The label column may be missing; every column is kept for the output.
@@ -133,19 +179,32 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             raise DataError(f"{path} holds {len(files)} files.", fix="name one of them.")
         checks = RowChecks(self.config, self.text_columns, Findings(), LoadReport())
         raw = read_file(files[0], self.config, findings=checks.findings)
-        texts = [column for column in self.columns() if column.kind == "text"]
+        texts = [column for column in self.columns() if column.key != "label"]
         rows = checks.with_text(files[0].name, select(raw, texts, where=files[0].name, findings=checks.findings))
         checks.findings.raise_if_any()
         kept = set(rows.places)
         indices = [index for index, place in enumerate(raw.places) if place in kept]
         return UnlabelledRows(super().to_dataset(rows), {n: [v[i] for i in indices] for n, v in raw.columns.items()})
 
+    def model_rows(self, split: str, tokenizer: PreTrainedTokenizerBase) -> EncodedRows | MaskedRows:
+        """A split as a model takes it. Masks of training follow run.seed, those of evaluation the seed of the splits.
+
+        Raises:
+            ConfigError: `dataset.max_length` is more than the tokenizer's limit, or there is no mask token.
+        """
+        rows = EncodedRows(self.encode(self.load()[split], tokenizer), pooling=self.config.pooling)
+        if self.task != "masked_lm":
+            return rows
+        seeds = {"seed": self.seed, "evaluation_seed": self._split_seed}
+        return MaskedRows(rows, self.config.masking, tokenizer=tokenizer, **seeds)
+
     def encode(self, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> datasets.Dataset:
         """Encodes rows of `load` or `read_unlabelled`; the same rows and tokenizer again give the same object.
 
         Returns:
             `input_ids`, `token_type_ids` where the model takes them, `length`, `truncated` (as `encode_texts`), and
-            `labels` (int) where the rows have a label.
+            `labels` where the rows have a label: an id, a number, a list of them, or an id for every first sub-word.
+            With `long_texts: stride` a row is a window and `document` the number of its text; for masked_lm `word_ids`.
 
         Raises:
             ConfigError: `dataset.max_length` is more than the tokenizer's limit.
@@ -154,55 +213,55 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             if before is rows and same_tokenizer is tokenizer:
                 return encoded
         max_length = resolve_max_length(self.config.max_length, tokenizer)
-        pairs = rows["text_pair"] if "text_pair" in rows.column_names else None
-        encoded = encode_texts(rows["text"], tokenizer, max_length=max_length, pairs=pairs)
-        if "label" in rows.column_names:
-            encoded = encoded.add_column("labels", rows["label"])
-        if cut := sum(encoded["truncated"]):
-            log.info("%d of %d rows are longer than %d tokens and were cut.", cut, len(rows), max_length)
+        if self.task == "token_classification":
+            tags = rows["label"] if "label" in rows.column_names else None
+            encoded = encode_words(rows["text"], tokenizer, max_length=max_length, tags=tags)
+        else:
+            encoded = self._encode_texts(rows, tokenizer, max_length=max_length)
+        self._report_lengths(rows, encoded, max_length=max_length)
         self._encoded.append((rows, tokenizer, encoded))
         return encoded
 
-    def _renamed(self, split: str, rows: Rows, checks: RowChecks) -> Rows:
-        names = self.config.labels
-        if not isinstance(names, dict):
-            return rows
-        what = f"rows with a label that dataset.labels doesn't map (it has {_listed(list(names))})"
-        rows = checks.with_labels_of(split, rows, list(names), what=what, fix="map it too, or mend the labels.")
-        labels: list[str | None] = [names[label] for label in rows.columns["label"] if label is not None]
-        return Rows({**rows.columns, "label": labels}, rows.places)
+    def _encode_texts(
+        self, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase, *, max_length: int
+    ) -> datasets.Dataset:
+        words = self.task == "masked_lm"
+        if self.config.long_texts == "stride":
+            encoded = encode_windows(
+                rows["text"], tokenizer, max_length=max_length, overlap=self.config.overlap, with_words=words
+            )
+            given = rows.select(encoded["document"])
+        else:
+            pairs = rows["text_pair"] if "text_pair" in rows.column_names else None
+            encoded = encode_texts(rows["text"], tokenizer, max_length=max_length, pairs=pairs, with_words=words)
+            given = rows
+        if "label" not in rows.column_names:
+            return encoded
+        column = given.select_columns("label").with_format("arrow")[:].column("label").combine_chunks()
+        return encoded.add_column("labels", column)
 
-    def _declared_names(self, splits: Mapping[str, Rows]) -> tuple[str, ...]:
-        """The label names that the model, the config or the data itself lists; empty where none does."""
-        if self._model_labels is not None:
-            return self._model_labels
-        listed = self.config.labels
-        if listed is not None:
-            return tuple(dict.fromkeys(listed.values() if isinstance(listed, dict) else listed))
-        return next((rows.class_names for rows in splits.values() if rows.class_names is not None), ())
+    def _report_lengths(self, rows: datasets.Dataset, encoded: datasets.Dataset, *, max_length: int) -> None:
+        """Says what became of long texts, in the log and, for a whole split, among the notes of the report."""
+        splits = self.load() if self._splits is not None else None
+        split = next((name for name, found in (splits or {}).items() if found is rows), None)
+        for line in self._length_notes(rows, encoded, max_length=max_length):
+            log.info(line if split is None else f"{split}: {line}")
+            if splits is not None and split is not None:
+                splits.report.notes.append(f"{split}: {line}")
 
-
-def _order(label: str) -> tuple[int, int, str]:
-    """Whole numbers by value and before all else, the rest by letters."""
-    digits = label.removeprefix("-")
-    whole = digits.isascii() and digits.isdigit() and str(int(label)) == label
-    return (0, int(label), "") if whole else (1, 0, label)
-
-
-def _check_choice(learnt: Sequence[str], *, rows: int, column: str, findings: Findings) -> None:
-    if rows and len(learnt) < 2:
-        findings.add_problem(
-            f"all {rows} train rows have the label {learnt[0]!r}." if learnt else "no train row has a known label.",
-            why="there is nothing to tell apart.",
-            fix=f"rows of other labels, or dataset.columns.label: another column than {column!r}.",
-        )
-    elif len(learnt) > max(20, rows // 2):
-        findings.add_problem(
-            f"the column {column!r} holds {len(learnt)} different labels in {rows} train rows.",
-            why="most labels stand on one row, as an id or a measurement would.",
-            fix="dataset.columns.label: the column with the classes.",
-        )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
+    def _length_notes(self, rows: datasets.Dataset, encoded: datasets.Dataset, *, max_length: int) -> list[str]:
+        if self.config.long_texts == "stride" and self.task != "token_classification":
+            texts = Counter(encoded["document"])
+            long = sum(count > 1 for count in texts.values())
+            pooled = f", one prediction a text by the {self.config.pooling} of its windows' logits"
+            return [
+                f"{long:,} of {len(rows):,} texts are longer than {max_length} tokens; {len(encoded):,} windows, "
+                f"{self.config.overlap} tokens shared{pooled if self.task in WHOLE_TEXT_TASKS else ''}."
+            ]
+        cut = sum(encoded["truncated"])
+        notes = [f"{cut:,} of {len(rows):,} rows are longer than {max_length} tokens and were cut."] if cut else []
+        if self.task == "token_classification":
+            words, texts_cut = cut_words(encoded, rows["text"])
+            if words:
+                notes.append(f"{words:,} words of {texts_cut:,} rows are cut off or have no token: they aren't scored.")
+        return notes

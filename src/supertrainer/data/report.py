@@ -19,6 +19,7 @@ class LoadReport:
     repeated: dict[str, int] = field(default_factory=dict)  # kept rows whose text stood in the split before
     conflicting: dict[str, int] = field(default_factory=dict)  # kept texts that stand there with several labels
     made: dict[str, float] = field(default_factory=dict)  # shares of the train rows
+    stratified: bool = False  # whether made splits keep the shares of the labels
     limited: dict[str, int] = field(default_factory=dict)  # rows left out by dataset.limits
     rows: dict[str, int] = field(default_factory=dict)
     labels: dict[str, dict[str, int]] = field(default_factory=dict)
@@ -42,7 +43,8 @@ class LoadReport:
         ]
         lines += [f"{split}: {count:,} rows repeat a text of the split" for split, count in self.repeated.items()]
         lines += [f"{split}: {count:,} texts stand with several labels" for split, count in self.conflicting.items()]
-        lines += [f"{split}: {share:.0%} of the train rows, stratified" for split, share in self.made.items()]
+        how = ", stratified" if self.stratified else ""
+        lines += [f"{split}: {share:.0%} of the train rows{how}" for split, share in self.made.items()]
         lines += [f"{split}: {count:,} rows left out by dataset.limits" for split, count in self.limited.items()]
         for split, count in self.rows.items():
             labels = ", ".join(f"{name} {rows:,}" for name, rows in self.labels.get(split, {}).items())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -11,26 +10,41 @@ from typing import Any, Literal
 from supertrainer.core.errors import DataError
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.tables import RawRows
+from supertrainer.data.values import UNREADABLE, as_label, as_labels, as_number, as_tags, as_text, as_words
 
-UNREADABLE = object()
+_KINDS = {
+    "text": "text",
+    "words": "list of words",
+    "label": "label",
+    "labels": "list of labels",
+    "number": "number",
+    "tags": "list of tags",
+}
 
 
 @dataclass(frozen=True)
 class Column:
-    """A declared column: `key` is our name for it, `name` the file's, `setting` the config key that says so."""
+    """A declared column: `key` is our name for it, `name` the file's, `setting` the config key that says so.
+
+    `separator` stands between the labels of a text cell.
+    """
 
     key: str
     name: str
-    kind: Literal["text", "label"]
+    kind: Literal["text", "words", "label", "labels", "number", "tags"]
     setting: str
     required: bool = True
+    separator: str = ","
 
 
 @dataclass
 class Rows:
-    """Values by our column names (None: missing) and the place of each row, such as `train.csv:17`."""
+    """Values by our column names (None: missing) and the place of each row, such as `train.csv:17`.
 
-    columns: dict[str, list[str | None]]
+    A value is a text, a list of words, a label, a list of labels or tags, or a number, as the column's kind says.
+    """
+
+    columns: dict[str, list[Any]]
     places: list[str]
     class_names: tuple[str, ...] | None = None
 
@@ -47,8 +61,8 @@ class Rows:
         """The rows but for these indices."""
         return self.take(i for i in range(len(self)) if i not in indices) if indices else self
 
-    def label(self, index: int) -> str | None:
-        """The label of a row; None in rows that have none."""
+    def label(self, index: int) -> Any:
+        """The label of a row, or its labels; None in rows that have none."""
         return self.columns["label"][index] if "label" in self.columns else None
 
     def place(self, index: int) -> str:
@@ -70,13 +84,12 @@ def select(raw: RawRows, columns: Sequence[Column], *, where: str, findings: Fin
     for column in present:
         names = raw.class_names.get(column.name)
         found = raw.columns[column.name]
-        values[column.key] = (
-            [as_text(v) for v in found] if column.kind == "text" else [as_label(v, names) for v in found]
-        )
+        values[column.key] = [_converted(value, column, names) for value in found]
     faulty: set[int] = set()
     for column in present:
         kind = Kind(
-            f"rows with no {column.kind} in the column {column.name!r}", fix=f"mend them, or set {column.setting}."
+            f"rows with no {_KINDS[column.kind]} in the column {column.name!r}",
+            fix=f"mend them, or set {column.setting}.",
         )
         for index, value in enumerate(values[column.key]):
             if value is UNREADABLE:
@@ -84,35 +97,25 @@ def select(raw: RawRows, columns: Sequence[Column], *, where: str, findings: Fin
                 findings.add(
                     kind, where=where, place=f"{raw.places[index]} ({_shown(raw.columns[column.name][index])})"
                 )
-    names = next((raw.class_names[c.name] for c in present if c.kind == "label" and c.name in raw.class_names), None)
+    named = (c.name for c in present if c.kind in ("label", "labels", "tags"))
+    names = next((raw.class_names[name] for name in named if name in raw.class_names), None)
     return Rows(values, raw.places, names).without(faulty)
 
 
-def as_text(value: Any) -> Any:
-    """A text as it is, None where it is missing (null, NaN), UNREADABLE for a number, a list or broken Unicode."""
-    if isinstance(value, str):
-        return value if value.isascii() or _is_unicode(value) else UNREADABLE
-    return None if _is_missing(value) else UNREADABLE
-
-
-def as_label(value: Any, names: Sequence[str] | None) -> Any:
-    """A label's text: `7` and `7.0` are "7", true is "true"; None where it is missing, UNREADABLE for 0.5 or a list.
-
-    With `names` (of a `datasets.ClassLabel`) a number is the id of a name, and -1 stands for none.
-    """
-    if _is_missing(value):
-        return None
-    if isinstance(value, str):
-        return None if not value.strip() else as_text(value)
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int):
-        return UNREADABLE
-    if names is None:
-        return str(value)
-    return None if value == -1 else names[value] if 0 <= value < len(names) else UNREADABLE
+def _converted(value: Any, column: Column, names: Sequence[str] | None) -> Any:
+    match column.kind:
+        case "text":
+            return as_text(value)
+        case "words":
+            return as_words(value)
+        case "label":
+            return as_label(value, names)
+        case "labels":
+            return as_labels(value, names, separator=column.separator)
+        case "tags":
+            return as_tags(value, names)
+        case "number":
+            return as_number(value)
 
 
 def _present(raw: RawRows, columns: Sequence[Column], *, where: str) -> list[Column]:
@@ -136,18 +139,6 @@ def _column_fix(column: Column, raw: RawRows) -> str:
     lower = {name.lower().strip(): name for name in raw.available}
     near = difflib.get_close_matches(column.name.lower(), lower, n=1, cutoff=0.4)
     return f"{column.setting}={lower[near[0]] if near else '<one of these>'}."
-
-
-def _is_missing(value: Any) -> bool:
-    return value is None or (isinstance(value, float) and math.isnan(value))
-
-
-def _is_unicode(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which JSON can spell and nothing can write
-        return False
-    return True
 
 
 def _shown(value: Any) -> str:

@@ -39,8 +39,16 @@ def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = Non
         {column: table.column(column).to_pylist() for column in columns},
         [f"{name} row {number}" for number in range(1, table.num_rows + 1)],
         tuple(table.column_names),
-        {c: tuple(features[c].names) for c in columns if isinstance(features.get(c), datasets.ClassLabel)},
+        {c: names for c in columns if (names := _class_names(features.get(c))) is not None},
     )
+
+
+def _class_names(feature: Any) -> tuple[str, ...] | None:
+    """The names behind class ids, or behind lists of them."""
+    import datasets
+
+    inner = feature.feature if isinstance(feature, datasets.List | datasets.LargeList) else feature
+    return tuple(inner.names) if isinstance(inner, datasets.ClassLabel) else None
 
 
 def from_dataset(dataset: datasets.Dataset, *, name: str, wanted: Sequence[str] | None = None) -> RawRows:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from supertrainer.core.errors import DataError
 from supertrainer.data.findings import SHOWN, Findings, Kind
@@ -12,6 +13,7 @@ from supertrainer.data.report import LoadReport
 from supertrainer.data.rows import Rows
 from supertrainer.data.schema import SPLITS, DatasetConfig, Policy
 from supertrainer.data.splitting import Key, text_key, too_small
+from supertrainer.data.values import is_blank, names_in
 
 NO_TEXT = Kind("rows without text", fix="mend them, or dataset.on_empty_text=drop.")
 NO_LABEL = Kind("rows without label", fix="mend them, or dataset.on_missing_label=drop.")
@@ -43,16 +45,25 @@ class RowChecks:
     def keys(self, rows: Rows) -> list[Key]:
         """The identity of every row's texts; a missing text counts as an empty one."""
         texts = zip(*(rows.columns[column] for column in self.text_columns), strict=True)
-        return [text_key([text or "" for text in row]) for row in texts]
+        return [text_key([_one_text(value) for value in row]) for row in texts]
 
     def with_text(self, split: str, rows: Rows) -> Rows:
         """The rows whose texts are more than white space."""
         return self.with_values(split, rows, self.text_columns, kind=NO_TEXT, policy=self.config.on_empty_text)
 
-    def with_values(self, split: str, rows: Rows, columns: Sequence[str], *, kind: Kind, policy: Policy) -> Rows:
-        """The rows that have a value in every one of the columns; the others are `kind`."""
+    def with_values(
+        self, split: str, rows: Rows, columns: Sequence[str], *, kind: Kind, policy: Policy, may_be_empty: bool = False
+    ) -> Rows:
+        """The rows that have a value in every one of the columns; the others are `kind`.
+
+        Args:
+            may_be_empty: an empty list is a value.
+        """
         lacking = {
-            i for column in columns for i, value in enumerate(rows.columns[column]) if not (value and value.strip())
+            i
+            for column in columns
+            for i, value in enumerate(rows.columns[column])
+            if (value is None if may_be_empty else is_blank(value))
         }
         if policy == "error":
             for index in sorted(lacking):
@@ -103,12 +114,14 @@ class RowChecks:
         return {split: kept[split] for split in splits}
 
     def with_labels_of(self, split: str, rows: Rows, names: Sequence[str], *, what: str, fix: str) -> Rows:
-        """The rows whose label is one of `names`; the others `what`, and are noted with the nearest name."""
+        """The rows whose labels are all of `names`; the others `what`, and are noted with the nearest name."""
         kind = Kind(what, fix=fix)
+        known = frozenset(names)
         strange: dict[str, str] = {}
         faulty: set[int] = set()
-        for index, label in enumerate(rows.columns["label"]):
-            if label is not None and label not in names:
+        for index, value in enumerate(rows.columns["label"]):
+            label = next((label for label in names_in(value) if label not in known), None)
+            if label is not None:
                 faulty.add(index)
                 if label not in strange:
                     # The search for the nearest is slow, and only the first rows are shown.
@@ -126,6 +139,10 @@ class RowChecks:
                 why="every label needs a row in each of them.",
                 fix="more rows of it, none of it, or files for the splits instead of shares.",
             )
+
+
+def _one_text(value: Any) -> str:
+    return " ".join(value) if isinstance(value, list) else value or ""
 
 
 def require_step(rows: int, *, global_batch_size: int) -> None:

@@ -1,0 +1,23 @@
+"""The heads that an encoder can have. No torch."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+Task = Literal["sequence_classification", "multi_label", "regression", "token_classification", "masked_lm"]
+"""One label a text · any number of labels · a number · a tag for every word · the words that were masked."""
+
+DEFAULT_TASK: Task = "sequence_classification"
+WHOLE_TEXT_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "regression"})
+NAMED_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "token_classification"})
+"""Those whose labels are names out of a fixed set."""
+
+
+def task_of(config: Any) -> Task:
+    """The head that a config trains: `model.task`, else one label a text.
+
+    Args:
+        config: the whole config (`supertrainer.config.spine.Config`).
+    """
+    found: Task | None = None if config.model is None else vars(config.model).get("task")
+    return found or DEFAULT_TASK
