@@ -2,17 +2,19 @@
 
 A sum is the one thing that doesn't care how rows were split, so a metric of ours never averages averages: `update` adds
 the rows of a batch to the vector, processes add their vectors, and `compute` turns the total into numbers once. Token
-classification sums token and span counts, BLEU n-gram matches and lengths, a user's own metric whatever it counts.
+classification sums token and span counts, BLEU n-gram matches and lengths, a user's own metric whatever it counts. A
+metric over ranks keeps the numbers themselves, two a row, and sorts them before it computes.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor
 
+from supertrainer.core.distributed import all_reduce_sum
 from supertrainer.metrics.schema import MetricConfig
 
 Predictions = TypeVar("Predictions")
@@ -22,12 +24,7 @@ References = TypeVar("References")
 class Metric(ABC, Generic[Predictions, References]):
     """Streaming sums over rows and the scalars that follow from them. Memory doesn't grow with rows.
 
-    A metric implements `update` (adds to `self._sums`) and `compute`. Over processes::
-
-        total = metric.state()
-        all_reduce(total, op=SUM)
-        metric.reset()
-        metric.merge(total)
+    A metric implements `update` (adds to `self._sums`) and `compute`.
     """
 
     def __init__(self, config: MetricConfig, *, num_sums: int, dtype: torch.dtype = torch.int64) -> None:
@@ -60,6 +57,16 @@ class Metric(ABC, Generic[Predictions, References]):
     def merge(self, state: Tensor) -> None:
         """Adds the rows behind another `state()`, of this metric on other rows."""
         self._sums += state.to(self._sums)
+
+    def gather(self) -> None:
+        """Takes up the rows of all processes; every process calls it."""
+        total = all_reduce_sum(self.state())
+        self.reset()
+        self.merge(total)
+
+    def noted(self) -> dict[str, Any]:
+        """What a trained model's readers have to know of how it was scored, such as a threshold."""
+        return {}
 
     def is_better(self, value: float, *, than: float) -> bool:
         """Whether `value` of the main scalar beats `than`; equal values don't."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -13,15 +12,11 @@ from torch import Tensor
 
 from supertrainer.core.errors import DataError, SupertrainerError
 from supertrainer.metrics.base import Metric
+from supertrainer.metrics.exact import DIGIT_EXPONENTS, digits_of, mean_of
 from supertrainer.metrics.schema import ClassificationMetricConfig
 from supertrainer.metrics.scores import ClassScore
 
 IGNORED = -100  # the label of a row that carries none, as in torch.nn.functional.cross_entropy
-
-# A loss is summed as base-2³² digits in int64, from 2⁻⁶⁴ up to above fp32's greatest cross-entropy (2¹²⁹): integer
-# addition has no rounding, so the order and the split of rows can't show. 2³¹ rows fit before a digit overflows.
-DIGIT_BITS = 32
-DIGIT_EXPONENTS = tuple(range(-64, 160, DIGIT_BITS))
 
 
 class ClassificationMetric(Metric[Tensor, Tensor]):
@@ -61,7 +56,7 @@ class ClassificationMetric(Metric[Tensor, Tensor]):
         logits, labels = logits[counted].double(), labels[counted].long()
         self._check_values(logits, labels, rows=counted.nonzero().flatten())
         cells = labels * self.num_labels + logits.argmax(dim=1)
-        digits = _digits(F.cross_entropy(logits, labels, reduction="none"))
+        digits = digits_of(F.cross_entropy(logits, labels, reduction="none"))
         self._sums += torch.cat([digits, torch.bincount(cells, minlength=self.num_labels**2)])
 
     def compute(self) -> dict[str, float]:
@@ -122,11 +117,7 @@ class ClassificationMetric(Metric[Tensor, Tensor]):
         return {"y_true": true, "y_pred": predicted, "sample_weight": confusion[true, predicted]}
 
     def _mean_loss(self) -> float:
-        digits = self._sums[: len(DIGIT_EXPONENTS)].tolist()
-        total = sum(
-            digit << (exponent - DIGIT_EXPONENTS[0]) for digit, exponent in zip(digits, DIGIT_EXPONENTS, strict=True)
-        )
-        return float(Fraction(total, self.rows << -DIGIT_EXPONENTS[0]))
+        return mean_of(self._sums[: len(DIGIT_EXPONENTS)].tolist(), count=self.rows)
 
     def _check_shapes(self, logits: Tensor, labels: Tensor) -> None:
         if logits.ndim != 2 or logits.shape[1] != self.num_labels or labels.shape != logits.shape[:1]:
@@ -158,14 +149,3 @@ class ClassificationMetric(Metric[Tensor, Tensor]):
                 why=f"the label set is {', '.join(self.label_names)}.",
                 fix=f"use {IGNORED} for a row without a label.",
             )
-
-
-def _digits(values: Tensor) -> Tensor:
-    """The sum of fp64 `values` (B,) as base-2³² digits, lowest first, (digits,) int64; what is under 2⁻⁶⁴ is cut off.
-
-    Every step is exact in fp64: scaling by a power of two, floor, and a difference below 2³².
-    """
-    scales = torch.tensor([2.0**-exponent for exponent in DIGIT_EXPONENTS], dtype=torch.float64)
-    floors = (values[:, None] * scales).floor()  # (B, digits)
-    floors[:, :-1] -= floors[:, 1:] * 2.0**DIGIT_BITS  # the right side is read before the left is written
-    return floors.long().sum(dim=0)
