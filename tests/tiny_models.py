@@ -29,7 +29,13 @@ def tiny_tokenizer(**options: Any) -> PreTrainedTokenizerFast:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="[CLS] $A [SEP]", pair="[CLS] $A [SEP] $B:1 [SEP]:1", special_tokens=[("[CLS]", 2), ("[SEP]", 3)]
     )
-    names = {"pad_token": "[PAD]", "unk_token": "[UNK]", "cls_token": "[CLS]", "sep_token": "[SEP]"}
+    names = {
+        "pad_token": "[PAD]",
+        "unk_token": "[UNK]",
+        "cls_token": "[CLS]",
+        "sep_token": "[SEP]",
+        "mask_token": "[MASK]",
+    }
     settings = {"model_max_length": 64, "model_input_names": ["input_ids", "token_type_ids", "attention_mask"]}
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, **{**names, **settings, **options})
 

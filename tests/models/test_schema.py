@@ -14,7 +14,7 @@ TARGET = "supertrainer.models.bert.BertModel"
 
 def test_a_source_is_enough() -> None:
     config = BertModelConfig(_target_=TARGET, source="google-bert/bert-base-uncased")
-    assert (config.task, config.tokenizer, config.trust_remote_code) == ("sequence_classification", None, False)
+    assert (config.task, config.tokenizer, config.trust_remote_code) == (None, None, False)
 
 
 @pytest.mark.parametrize(

@@ -48,7 +48,7 @@ def add_adapter(
     peft_kwargs: Mapping[str, Any],
     *,
     trained_whole: Sequence[str],
-    task_type: str,
+    task_type: str | None,
     base: str | None,
     revision: str | None,
     seed: int,

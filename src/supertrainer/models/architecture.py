@@ -14,7 +14,17 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.strict import thaw
+from supertrainer.config.tasks import DEFAULT_TASK, Task
 from supertrainer.core.errors import ConfigError, MissingDependencyError, Problem, raise_all
+
+OWN_KEY = "supertrainer"
+"""Of config.json: how the model is to be used, such as {"long_texts": "stride", "threshold": 0.5}."""
+
+PROBLEM_TYPES: Mapping[Task, str] = {
+    "sequence_classification": "single_label_classification",
+    "multi_label": "multi_label_classification",
+    "regression": "regression",
+}
 
 # What of a config's fields means that positions are rotary: no table of positions to run out of, padding on any side.
 _ROTARY_FIELDS = frozenset({"rope_parameters", "rope_theta", "rope_scaling", "global_rope_theta"})
@@ -171,13 +181,15 @@ def check_padding_side(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerB
         )
 
 
-def with_labels(config: PreTrainedConfig, label_names: Sequence[str]) -> PreTrainedConfig:
-    """A copy of the config with these classes, in the order of their ids."""
+def with_labels(config: PreTrainedConfig, label_names: Sequence[str], *, task: Task = DEFAULT_TASK) -> PreTrainedConfig:
+    """A copy of the config with these classes, in the order of their ids; for a task without labels as it is."""
     values = config.to_dict()
     values.pop("num_labels", None)
-    values["id2label"] = dict(enumerate(label_names))
-    values["label2id"] = {name: index for index, name in enumerate(label_names)}
-    values["problem_type"] = "single_label_classification"
+    values.pop(OWN_KEY, None)  # what an earlier training noted; this one notes its own
+    if task != "masked_lm":
+        values["id2label"] = dict(enumerate(label_names))
+        values["label2id"] = {name: index for index, name in enumerate(label_names)}
+        values["problem_type"] = PROBLEM_TYPES.get(task)
     copied = type(config).from_dict(values)
     copied.name_or_path = ""
     return copied

@@ -5,16 +5,20 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
+import shutil
+import tempfile
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.models.adapters import add_adapter
 from supertrainer.models.architecture import (
@@ -26,8 +30,9 @@ from supertrainer.models.architecture import (
     read_config,
     with_labels,
 )
-from supertrainer.models.labels import head_modules, label_names_of
+from supertrainer.models.labels import head_modules, label_names_of, without_output
 from supertrainer.models.loading import Loaded, build_fresh, fit_vocabulary, load_pretrained, merge_adapter
+from supertrainer.models.quantization import parameter_count, quantize
 from supertrainer.models.saving import load_trained, loading_options, reset_tokenizer
 from supertrainer.models.schema import ModelConfig, ModelKwargs
 from supertrainer.models.sources import Source, find_source, require_safetensors
@@ -48,9 +53,6 @@ class ParameterCounts:
 class TaskModel(ABC):
     """A model as the config describes it. Nothing is read before it is asked for."""
 
-    adapter_task: ClassVar[str]
-    """`peft.TaskType` of the task's head."""
-
     def __init__(self, config: ModelConfig) -> None:
         """
         Args:
@@ -59,6 +61,17 @@ class TaskModel(ABC):
         self.config = config
         if config.trust_remote_code:
             log.warning("model.trust_remote_code=true: Python code that comes with the model is run")
+        self.unquantized: Path | None = None  # of an adapter, a copy of the weights that are quantized in no source
+
+    @property
+    @abstractmethod
+    def task(self) -> Task:
+        """What the head is for."""
+
+    @property
+    @abstractmethod
+    def adapter_task(self) -> str | None:
+        """`peft.TaskType` of the head; None where PEFT has none."""
 
     @property
     @abstractmethod
@@ -126,7 +139,7 @@ class TaskModel(ABC):
         Raises:
             ConfigError: unknown keys, each with the nearest name, or values of a wrong type.
         """
-        return with_labels(self._own_config(tokenizer), label_names)
+        return with_labels(self._own_config(tokenizer), label_names, task=self.task)
 
     def max_length(self) -> int | None:
         """The longest input that the model takes, in tokens with the special ones; None where there is no limit."""
@@ -153,6 +166,7 @@ class TaskModel(ABC):
         seed: int,
         model_kwargs: ModelKwargs | None = None,
         peft_kwargs: Mapping[str, Any] | None = None,
+        bitsandbytes_kwargs: Mapping[str, Any] | None = None,
         device: torch.device | str = "cpu",
     ) -> nn.Module:
         """The model, ready to train.
@@ -162,6 +176,7 @@ class TaskModel(ABC):
             seed: of everything newly initialised; the same seed gives the same weights whatever ran before.
             model_kwargs: dtype and attention.
             peft_kwargs: keys of `peft.LoraConfig`; None trains every parameter.
+            bitsandbytes_kwargs: keys of `BitsAndBytesConfig`: how the frozen weights are quantized; None: they aren't.
             device: "meta" builds it without weights, to look at.
 
         Returns:
@@ -175,24 +190,62 @@ class TaskModel(ABC):
         tokenizer = self.tokenizer()
         config = self.architecture(label_names, tokenizer=tokenizer)
         skeletons = self._skeletons(config, attention=model_kwargs.attn_implementation)
-        new_modules: tuple[str, ...] = ()
-        if device.type == "meta":
-            model = skeletons[0]
-        else:
+        loaded = Loaded(skeletons[0])
+        grown: tuple[str, ...] = ()
+        if device.type != "meta":
             loaded = self._weights(config, skeletons, model_kwargs=model_kwargs, device=device, seed=seed)
-            model, new_modules = loaded.model, loaded.new_modules + fit_vocabulary(loaded.model, tokenizer)
+            grown = fit_vocabulary(loaded.model, tokenizer)
+        model = loaded.model
         if peft_kwargs is None:
             return model.to(device)
+        trained_whole = self._trained_whole(loaded, grown)
         base = self.base_reference()
+        if bitsandbytes_kwargs is not None and device.type != "meta":
+            folder = Path(tempfile.mkdtemp(prefix="supertrainer-unquantized-"))
+            model = quantize(
+                model,
+                self.auto_class,
+                bitsandbytes_kwargs=bitsandbytes_kwargs,
+                unquantized=[*trained_whole, *head_modules(model)],
+                device=device,
+                options=loading_options(model_kwargs, config=config, device=device),
+                directory=folder,
+            )
+            self._keep_unquantized(folder, wanted=base is None)
         return add_adapter(
             model,
             peft_kwargs,
-            trained_whole=[*head_modules(model), *new_modules],
+            trained_whole=trained_whole,
             task_type=self.adapter_task,
             base=None if base is None or self.source is None else self._base_of_adapter(self.source),
             revision=None if base is None else base["commit"],
             seed=seed + 1,
         ).to(device)
+
+    def _trained_whole(self, loaded: Loaded, grown: Sequence[str]) -> list[str]:
+        """What is trained beside an adapter: the head, and what is new. The head of a masked language model is part of
+        what was pretrained, and tied to the embeddings: of it, only what is new.
+
+        Args:
+            grown: the embedding, where it has rows for new tokens.
+        """
+        if self.task == "masked_lm":
+            if grown:
+                raise ConfigError(
+                    "the tokenizer has tokens that the model doesn't know, and model.task=masked_lm trains an adapter.",
+                    why="new rows of the embedding are rows of the output too, and an adapter trains only one of them.",
+                    fix="trainer/common/peft_kwargs@trainer.peft_kwargs=none trains every weight.",
+                )
+            return without_output(loaded.model, [*loaded.new_modules, *loaded.new_in_head])
+        return list(dict.fromkeys([*head_modules(loaded.model), *loaded.new_modules, *grown]))
+
+    def _keep_unquantized(self, folder: Path, *, wanted: bool) -> None:
+        """Keeps a copy of the weights for as long as this object lives, or drops it."""
+        if wanted:
+            self.unquantized = folder
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        else:
+            shutil.rmtree(folder)
 
     @staticmethod
     def _base_of_adapter(source: Source) -> str:
@@ -211,13 +264,11 @@ class TaskModel(ABC):
         options = loading_options(model_kwargs, config=config, device=device)
         options["trust_remote_code"] = self.config.trust_remote_code
         if self.source is None:
-            return Loaded(build_fresh(self.auto_class, config, options=options, seed=seed), ())
+            return Loaded(build_fresh(self.auto_class, config, options=options, seed=seed))
         with contextlib.ExitStack() as stack:
             directory = self.source.directory
             if self.source.is_adapter:
-                trained = load_trained(
-                    self.source, model_kwargs=model_kwargs, device=device, auto_class=self.auto_class
-                )
+                trained = load_trained(self.source, model_kwargs=model_kwargs, device=device, quantized=False)
                 directory = Path(stack.enter_context(merge_adapter(trained.model)))
                 log.info(
                     "the adapter in %s is folded into its base, and training goes on from there", self.source.directory
@@ -247,7 +298,7 @@ class TaskModel(ABC):
     def _skeletons(self, config: PreTrainedConfig, *, attention: str) -> tuple[PreTrainedModel, PreTrainedModel]:
         """The model on the meta device with these classes, and with one more: what differs has a row per class."""
         names = label_names_of(config)
-        more = with_labels(config, (*names, "\0one more"))
+        more = with_labels(config, (*names, "\0one more"), task=self.task)
         trust = self.config.trust_remote_code
         first = build_skeleton(self.auto_class, config, attention=attention, trust_remote_code=trust)
         return first, build_skeleton(self.auto_class, more, attention=attention, trust_remote_code=trust)
@@ -271,5 +322,5 @@ def find_source_of_tokenizer(reference: str) -> Source:
 
 def count_parameters(model: nn.Module) -> ParameterCounts:
     """How many parameters a model has, and how many are trained."""
-    sizes = [(parameter.numel(), parameter.requires_grad) for parameter in model.parameters()]
+    sizes = [(parameter_count(parameter), parameter.requires_grad) for parameter in model.parameters()]
     return ParameterCounts(sum(size for size, _ in sizes), sum(size for size, trained in sizes if trained))

@@ -91,5 +91,12 @@ def head_modules(model: PreTrainedModel) -> list[str]:
     ]
 
 
+def without_output(model: PreTrainedModel, modules: Sequence[str]) -> list[str]:
+    """Those of the modules that don't hold the output embedding, which may be one tensor with the input embedding."""
+    output = model.get_output_embeddings()
+    found = [name for name, module in model.named_modules() if module is output]
+    return [name for name in modules if not any(place == name or place.startswith(f"{name}.") for place in found)]
+
+
 def _has_parameters(module: nn.Module) -> bool:
     return next(module.parameters(), None) is not None

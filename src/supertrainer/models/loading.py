@@ -31,10 +31,12 @@ class Loaded:
     Attributes:
         model: in eval mode, on the CPU.
         new_modules: the modules of the body that hold a newly initialised parameter, by full name.
+        new_in_head: those outside of the body.
     """
 
     model: PreTrainedModel
-    new_modules: tuple[str, ...]
+    new_modules: tuple[str, ...] = ()
+    new_in_head: tuple[str, ...] = ()
 
 
 def resolve_dtype(model_kwargs: ModelKwargs, *, config: PreTrainedConfig, device: torch.device) -> torch.dtype:
@@ -121,7 +123,8 @@ def load_pretrained(
     if new:
         log.info("newly initialised: %s", ", ".join(new))
     prefix = f"{model.base_model_prefix}."
-    return Loaded(model, tuple(owners(name for name in new if name.startswith(prefix))))
+    of_body = [name for name in new if name.startswith(prefix)]
+    return Loaded(model, tuple(owners(of_body)), tuple(owners(name for name in new if name not in of_body)))
 
 
 def _settle_head(

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from supertrainer.config.strict import ExistingSource, FrozenMapping, NotIdentity, StrictModel, TargetModel
+from supertrainer.config.tasks import Task
 
 
 class ModelKwargs(StrictModel):
@@ -80,6 +81,9 @@ class ModelConfig(TargetModel):
 class BertModelConfig(ModelConfig):
     """An encoder with a head for one task."""
 
-    task: Literal["sequence_classification"] = Field(
-        default="sequence_classification", description="The head: one label for a whole text."
+    task: Task | None = Field(
+        default=None,
+        description="The head. sequence_classification: one label a text; multi_label: any number of labels a text; "
+        "regression: a number a text; token_classification: a tag a word; masked_lm: the words that were masked. "
+        "null: as the model was trained; to be trained, sequence_classification.",
     )
