@@ -47,6 +47,104 @@ def write_rows(path: Path, count: int, *, seed: int = 0) -> Path:
     return path
 
 
+TAGS = ("O", "B-LOC", "I-LOC", "B-PER", "I-PER")
+
+
+def label_of(task: str, words: list[str]) -> Any:
+    """What a head is to learn of a text: a function of its words' numbers."""
+    numbers = [int(word.removeprefix("w")) for word in words]
+    match task:
+        case "multi_label":
+            return [name for place, name in enumerate(LABELS) if any(number % 5 == place for number in numbers)]
+        case "regression":
+            return sum(numbers) / len(numbers) / 10
+        case "token_classification":
+            tags = ["O" if number % 3 else f"B-{('LOC', 'PER')[number % 2]}" for number in numbers]
+            return [
+                f"I-{before[2:]}" if tag == "O" and number % 2 and before != "O" else tag
+                for before, tag, number in zip(["O", *tags], tags, numbers, strict=False)
+            ]
+        case _:
+            return LABELS[numbers[0] % 3]
+
+
+def write_head_rows(path: Path, task: str, count: int, *, seed: int = 0) -> Path:
+    """Rows for any head, as JSON lines."""
+    lines = []
+    for text in tiny_texts(count, seed=seed):
+        words = text.split()
+        shown = words if task == "token_classification" else text
+        lines.append(json.dumps({"text": shown, "label": label_of(task, words)}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    aside = path.with_suffix(f".{os.getpid()}")
+    aside.write_text("\n".join(lines) + "\n")
+    aside.replace(path)
+    return path
+
+
+def tiny_metric(task: str, label_names: Any) -> Any:
+    """The metric of a head, with its default main scalar."""
+    from supertrainer.metrics import masked_lm, multi_label, regression, schema, tokens
+
+    match task:
+        case "multi_label":
+            return multi_label.MultiLabelMetric(schema.MultiLabelMetricConfig(_target_="x"), label_names=label_names)
+        case "regression":
+            return regression.RegressionMetric(schema.RegressionMetricConfig(_target_="x"))
+        case "token_classification":
+            return tokens.TokenMetric(schema.TokenMetricConfig(_target_="x"), label_names=label_names)
+        case _:
+            return masked_lm.MaskedLmMetric(schema.MaskedLmMetricConfig(_target_="x"))
+
+
+def head_trainer(
+    directory: Path | str,
+    source: Path | str,
+    task: str,
+    *,
+    rows: int = 22,
+    validation: int = 9,
+    dataset: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    training_kwargs: dict[str, Any] | None = None,
+    seed: int = 7,
+    **trainer: Any,
+) -> Any:
+    """A `BertTrainer` of one head on 22 rows of a made-up language, 8 a step."""
+    from supertrainer.data.bert import BertDataset
+    from supertrainer.data.schema import BertDatasetConfig
+    from supertrainer.metrics.classification import ClassificationMetric
+    from supertrainer.metrics.schema import ClassificationMetricConfig
+    from supertrainer.models.bert import BertModel
+    from supertrainer.models.schema import BertModelConfig
+    from supertrainer.trainers.bert import BertTrainer
+    from supertrainer.trainers.schema import BertTrainerConfig, NoTrackerConfig
+    from supertrainer.trainers.trackers import NoTracker
+
+    run = RunDirectory(Path(directory))
+    run.path.mkdir(parents=True, exist_ok=True)
+    data = run.path.parent / f"data-{task}-{rows}-{validation}"
+    if not (data / "validation.jsonl").exists():
+        write_head_rows(data / "train.jsonl", task, rows)
+        write_head_rows(data / "validation.jsonl", task, validation, seed=1)
+    settings = {"on_repeated_across_splits": "drop", **(dataset or {})}
+    read = BertDataset(BertDatasetConfig(_target_="x", source=str(data), **settings), seed=seed, task=task)
+    if task == "sequence_classification":
+        metric: Any = ClassificationMetric(ClassificationMetricConfig(_target_="x"), label_names=read.label_names)
+    else:
+        metric = tiny_metric(task, read.label_names)
+    values = {"global_batch_size": 8, "training_kwargs": {**KWARGS, **(training_kwargs or {})}, **trainer}
+    return BertTrainer(
+        BertTrainerConfig(_target_="x", **values),
+        run=run,
+        model=BertModel(BertModelConfig(_target_="x", source=str(source), task=task, **(model or {}))),
+        dataset=read,
+        metric=metric,
+        tracker=NoTracker(NoTrackerConfig(_target_="x")),
+        seed=seed,
+    )
+
+
 def tiny_trainer(
     directory: Path | str,
     source: Path | str,
@@ -155,7 +253,7 @@ def main(specs: str) -> None:
             killed_after(Path(killed[0]), killed[1], Path(spec["directory"]))
         distributed.barrier()
         with signals(*signalled) if signalled is not None else contextlib.nullcontext():
-            result = tiny_trainer(**spec).train()
+            result = (head_trainer if "task" in spec else tiny_trainer)(**spec).train()
         if distributed.is_main():
             write_json(Path(spec["directory"]) / "result.json", dataclasses.asdict(result))
     distributed.shutdown()

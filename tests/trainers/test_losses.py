@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 import torch.nn.functional as F
 
 from supertrainer.core.errors import SupertrainerError
-from supertrainer.trainers.losses import StepLoss, summed_cross_entropy
+from supertrainer.trainers.losses import Objective, StepLoss, label_count, summed_cross_entropy
 
 
 def test_two_even_classes_cost_log_two_each() -> None:
@@ -52,15 +54,23 @@ def test_half_precision_is_summed_in_float32() -> None:
     assert float(total) == pytest.approx(4096 * 0.6931471805599453, rel=1e-5)
 
 
+AS_GIVEN = Objective(lambda logits, labels: logits, label_count)
+
+
+def given(value: float) -> SimpleNamespace:
+    """Outputs whose loss is a number."""
+    return SimpleNamespace(logits=torch.tensor(value))
+
+
 def micro_batches(loss: StepLoss, step: int, *sums: float, labels: int) -> None:
     for value in sums:
-        loss(torch.tensor(value), torch.tensor([0]), num_items_in_batch=labels)
+        loss(given(value), torch.tensor([0]), num_items_in_batch=labels)
     loss.end_step(step)
 
 
 def test_the_logged_loss_weighs_every_label_alike() -> None:
-    loss = StepLoss(lambda outputs, labels: outputs)
-    assert float(loss(torch.tensor(6.0), torch.tensor([0]), num_items_in_batch=4)) == 1.5
+    loss = StepLoss(AS_GIVEN)
+    assert float(loss(given(6.0), torch.tensor([0]), num_items_in_batch=4)) == 1.5
     loss.end_step(1)
     micro_batches(loss, 2, 1.0, 1.0, labels=2)
     assert loss.drain() == (6 + 2) / (4 + 2)  # not the mean of 1.5 and 1.0
@@ -70,7 +80,7 @@ def test_the_logged_loss_weighs_every_label_alike() -> None:
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_names_its_step(value: float) -> None:
-    loss = StepLoss(lambda outputs, labels: outputs)
+    loss = StepLoss(AS_GIVEN)
     micro_batches(loss, 11, 1.0, labels=1)
     with pytest.raises(SupertrainerError, match=rf"(?s)the loss of step 12 is {value}.*learning_rate"):
         micro_batches(loss, 12, 1.0, value, labels=2)

@@ -22,7 +22,6 @@ from supertrainer.core.run_directory import RunDirectory
 from supertrainer.core.seeds import seed_everything
 from supertrainer.data.base import TaskDataset
 from supertrainer.data.batching import BatchPlan
-from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
@@ -30,6 +29,7 @@ from supertrainer.models.base import TaskModel
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
 from supertrainer.trainers.checkpointing import CheckpointCallback, checkpoint_bytes, load_weights
+from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult, result_of
 from supertrainer.trainers.schema import TrainerConfig, planned_steps
 from supertrainer.trainers.session import Session, build_session
@@ -81,11 +81,11 @@ class TaskTrainer(ABC):
         self.attempt = attempt
 
     @abstractmethod
-    def summed_loss(self, outputs: Any, labels: Tensor) -> Tensor:
-        """The sum of the loss over everything in a micro-batch that has a label, a scalar."""
+    def objective(self) -> Objective:
+        """What a step's loss is."""
 
     @abstractmethod
-    def update_metric(self, logits: Tensor, rows: EncodedRows, numbers: Sequence[int]) -> None:
+    def update_metric(self, logits: Tensor, rows: Any, numbers: Sequence[int]) -> None:
         """Adds a batch of evaluated rows to the metric.
 
         Args:
@@ -93,6 +93,9 @@ class TaskTrainer(ABC):
             rows: the split.
             numbers: which of its rows.
         """
+
+    def note(self, module: nn.Module) -> None:
+        """Notes in the model's config what its readers have to know of how it was trained."""
 
     def max_length(self) -> int | None:
         """The longest row in tokens that the config allows; None for the model's own limit."""
@@ -113,18 +116,23 @@ class TaskTrainer(ABC):
         best = (self.metric.main, self.metric.greater_is_better)
         return CheckpointStore(self.run.checkpoints, keep_last=self.config.keep_last, keep_best=best)
 
+    @property
+    def train_rows(self) -> int:
+        """How many rows an epoch has."""
+        return len(self.dataset.load()["train"])
+
     @functools.cached_property
     def planned_steps(self) -> int:
         """Optimizer steps of the whole run."""
-        rows = len(self.dataset.load()["train"])
         return planned_steps(
-            rows, global_batch_size=self.config.global_batch_size, training_kwargs=self.config.training_kwargs
+            self.train_rows,
+            global_batch_size=self.config.global_batch_size,
+            training_kwargs=self.config.training_kwargs,
         )
 
-    def rows(self, split: str) -> EncodedRows | None:
+    def rows(self, split: str) -> Any:
         """A split's rows as token ids; None where the dataset has no such split."""
-        splits = self.dataset.load()
-        return EncodedRows(self.dataset.encode(splits[split], self.tokenizer)) if split in splits else None
+        return self.dataset.model_rows(split, self.tokenizer) if split in self.dataset.load() else None
 
     def train(self, *, resume: bool = True) -> TrainResult:
         """Trains from the newest checkpoint, or from the beginning, to the planned step; writes the trained model.
@@ -149,14 +157,16 @@ class TaskTrainer(ABC):
             seed=self.seed,
             model_kwargs=self.config.model_kwargs,
             peft_kwargs=self.config.peft_kwargs,
+            bitsandbytes_kwargs=self.config.bitsandbytes_kwargs,
             device=self._device(),
         )
+        self.note(module)
         if latest is not None and latest.step >= self.planned_steps:
             log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
             return self._finish(module, None)
         return self._train(module, latest)
 
-    def evaluate(self, module: nn.Module, rows: EncodedRows, *, batch_size: int) -> dict[str, float]:
+    def evaluate(self, module: nn.Module, rows: Any, *, batch_size: int) -> dict[str, float]:
         """The metric's scalars over all rows: the same for any batch size and number of processes."""
         self.metric.reset()
         batches = predict_logits(
@@ -169,9 +179,7 @@ class TaskTrainer(ABC):
         )
         for logits, numbers in batches:
             self.update_metric(logits, rows, numbers)
-        total = distributed.all_reduce_sum(self.metric.state())
-        self.metric.reset()
-        self.metric.merge(total)
+        self.metric.gather()
         return self.metric.compute()
 
     @staticmethod
@@ -255,7 +263,7 @@ class TaskTrainer(ABC):
             plan=plan,
             planned_steps=self.planned_steps,
             pad_token_id=self.tokenizer.pad_token_id,
-            summed_loss=self.summed_loss,
+            objective=self.objective(),
             evaluation=evaluation,
             write_model=self._write_checkpoint,
             checkpoints=checkpoints,
@@ -265,7 +273,7 @@ class TaskTrainer(ABC):
             attempt=self.attempt,
         )
 
-    def _validation_rows(self, args: TrainingArguments) -> EncodedRows | None:
+    def _validation_rows(self, args: TrainingArguments) -> Any:
         if args.eval_strategy == "no":
             return None
         rows = self.rows("validation")
@@ -284,7 +292,13 @@ class TaskTrainer(ABC):
         selected = distributed.on_main_then_broadcast(self._selected)
         load_weights(module, selected.path)
         distributed.on_main_then_broadcast(
-            lambda: save_trained(module, self.tokenizer, self.run.model, base=self.model.base_reference())
+            lambda: save_trained(
+                module,
+                self.tokenizer,
+                self.run.model,
+                base=self.model.base_reference(),
+                unquantized=self.model.unquantized,
+            )
         )
         log.info("the weights of step %d are in %s", selected.step, self.run.model)
         planned = self.planned_steps

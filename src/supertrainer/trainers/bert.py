@@ -2,26 +2,63 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from supertrainer.data.collation import EncodedRows
+from supertrainer.config.tasks import WHOLE_TEXT_TASKS, Task
+from supertrainer.models.architecture import OWN_KEY
 from supertrainer.trainers.base import TaskTrainer
-from supertrainer.trainers.losses import summed_cross_entropy
+from supertrainer.trainers.class_weights import balanced, by_name
+from supertrainer.trainers.losses import Objective, objective_of
+from supertrainer.trainers.schema import BertTrainerConfig
 
 
 class BertTrainer(TaskTrainer):
-    """Sequence classification: one label a row."""
+    """Encoders: one label a text, several, or a number; a tag a word; the words that were masked."""
 
-    def summed_loss(self, outputs: Any, labels: Tensor) -> Tensor:
+    config: BertTrainerConfig
+
+    @property
+    def task(self) -> Task:
+        """What the head is for."""
+        return self.model.task
+
+    @functools.cached_property
+    def class_weights(self) -> list[float] | None:
+        """The weight of each class in the loss, in the order of the ids; None where all weigh the same."""
+        given = self.config.class_weights
+        if given is None:
+            return None
+        names = self.dataset.label_names
+        if given == "balanced":
+            return balanced(self.dataset.load()["train"]["label"], task=self.task, num_labels=len(names))
+        return by_name(given, names)
+
+    def objective(self) -> Objective:
         smoothing = float(self.config.training_kwargs.get("label_smoothing_factor", 0.0))
-        return summed_cross_entropy(outputs.logits, labels, label_smoothing=smoothing)
+        return objective_of(self.task, label_smoothing=smoothing, class_weights=self.class_weights)
 
     def max_length(self) -> int | None:
         return self.dataset.config.max_length
 
-    def update_metric(self, logits: Tensor, rows: EncodedRows, numbers: Sequence[int]) -> None:
-        self.metric.update(logits, torch.tensor([rows[number]["labels"] for number in numbers]))
+    @property
+    def train_rows(self) -> int:
+        if self.dataset.config.long_texts == "stride":
+            rows = self.rows("train")
+            return 0 if rows is None else len(rows)
+        return super().train_rows
+
+    def update_metric(self, logits: Tensor, rows: Any, numbers: Sequence[int]) -> None:
+        self.metric.update(logits, rows.references(numbers))
+
+    def note(self, module: nn.Module) -> None:
+        config = self.dataset.config
+        noted: dict[str, Any] = {}
+        if config.long_texts == "stride" and self.task in WHOLE_TEXT_TASKS:
+            noted = {"long_texts": "stride", "overlap": config.overlap, "pooling": config.pooling}
+        noted |= self.metric.noted()
+        if noted:
+            module.config.update({OWN_KEY: noted})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
     DefaultFlowCallback,
@@ -61,6 +63,7 @@ class ExactTrainer(Trainer):
             callbacks=list(callbacks),
         )
         self._loader = loader
+        self._loss = loss
         self._evaluation = evaluation
         self._write_model = write_model
         self.model_accepts_loss_kwargs = False  # the loss is made outside the model, so its count has no use in there
@@ -70,6 +73,13 @@ class ExactTrainer(Trainer):
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The micro-batches of this process: they are dealt already, so accelerate has nothing to shard."""
         return self._loader
+
+    def get_batch_samples(
+        self, epoch_iterator: Iterator[Any], num_batches: int, device: torch.device
+    ) -> tuple[list[Any], Tensor | None]:
+        """The micro-batches of a step, and what the sum of their losses is divided by."""
+        batches = list(itertools.islice(epoch_iterator, num_batches))
+        return batches, self._loss.step_weight(batches, device=device) if batches else None
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"

@@ -1,4 +1,4 @@
-"""Keys of TrainingArguments and LoraConfig: which one place decides here, which leave a result alone. No torch."""
+"""Keys of third-party classes: which one place decides here, and which leave a result alone. No torch."""
 
 from __future__ import annotations
 
@@ -105,4 +105,9 @@ REFUSED_PEFT_KWARGS: Mapping[str, str] = {
     "peft_type": "nothing: LoRA; use_dora and use_rslora choose its kin.",
     "auto_mapping": "nothing: it is filled in when the adapter is saved.",
     "peft_version": "nothing: it is filled in when the adapter is saved.",
+}
+
+REFUSED_BITSANDBYTES_KWARGS: Mapping[str, str] = {
+    "llm_int8_enable_fp32_cpu_offload": "nothing: an encoder is held on one device.",
+    "llm_int8_has_fp16_weight": "nothing: frozen weights are held in 8 bits only.",
 }

@@ -10,10 +10,16 @@ from pydantic import Field, field_validator, model_validator
 
 from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.strict import FrozenMapping, NotIdentity, TargetModel
+from supertrainer.config.tasks import NAMED_TASKS, task_of
 from supertrainer.core.errors import ConfigError, DataError, Problem
 from supertrainer.core.placement import placement
 from supertrainer.models.schema import ModelKwargs
-from supertrainer.trainers.kwargs import CADENCE_KWARGS, REFUSED_PEFT_KWARGS, REFUSED_TRAINING_KWARGS
+from supertrainer.trainers.kwargs import (
+    CADENCE_KWARGS,
+    REFUSED_BITSANDBYTES_KWARGS,
+    REFUSED_PEFT_KWARGS,
+    REFUSED_TRAINING_KWARGS,
+)
 from supertrainer.trainers.ranges import range_problems
 
 # Of lr_scheduler_type: those whose rate at a step doesn't depend on how many steps are to come.
@@ -51,7 +57,15 @@ class TrainerConfig(TargetModel):
         default=2, ge=1, description="Checkpoints that are kept, newest first; the best one is kept beside them."
     )
     model_kwargs: ModelKwargs = Field(default_factory=ModelKwargs, description="dtype and attention.")
-    bitsandbytes_kwargs: None = Field(default=None, description="Quantized frozen weights: not for this task.")
+    bitsandbytes_kwargs: Annotated[
+        FrozenMapping | None,
+        Passthrough(
+            "transformers",
+            "utils/quantization_config.py",
+            "BitsAndBytesConfig",
+            refused=REFUSED_BITSANDBYTES_KWARGS,
+        ),
+    ] = Field(default=None, description="Keys of transformers.BitsAndBytesConfig: how frozen weights are quantized.")
     peft_kwargs: Annotated[
         FrozenMapping | None,
         Passthrough("peft", "tuners/lora/config.py", "LoraConfig", refused=REFUSED_PEFT_KWARGS),
@@ -106,6 +120,36 @@ class TrainerConfig(TargetModel):
         return self
 
     @model_validator(mode="after")
+    def _quantized_weights_carry_an_adapter(self) -> TrainerConfig:
+        kwargs = self.bitsandbytes_kwargs
+        if kwargs is None:
+            return self
+        if self.peft_kwargs is None:
+            raise ValueError(
+                "bitsandbytes_kwargs without peft_kwargs: quantized weights can't be trained. "
+                "Fix: trainer/common/peft_kwargs@trainer.peft_kwargs=lora, or bitsandbytes_kwargs=none."
+            )
+        bits = [key for key in ("load_in_4bit", "load_in_8bit") if kwargs.get(key)]
+        if len(bits) != 1:
+            asked = " and ".join(bits) or "neither load_in_4bit nor load_in_8bit"
+            raise ValueError(f"bitsandbytes_kwargs asks for {asked}. Fix: one of load_in_4bit, load_in_8bit.")
+        dtype = kwargs.get("bnb_4bit_compute_dtype")
+        if dtype not in (None, "float32", "bfloat16", "float16"):
+            raise ValueError(
+                f"bitsandbytes_kwargs.bnb_4bit_compute_dtype={dtype!r} is no number format to compute in. "
+                "Fix: float32, bfloat16 or float16; null chooses by the device."
+            )
+        return self
+
+    @property
+    def method(self) -> str:
+        """How the model is fine-tuned, in a word."""
+        if self.peft_kwargs is None:
+            return "full"
+        name = "dora" if self.peft_kwargs.get("use_dora") else "lora"
+        return f"q{name}" if self.bitsandbytes_kwargs is not None else name
+
+    @model_validator(mode="after")
     def _best_needs_evaluation(self) -> TrainerConfig:
         if self.select == "best" and self.training_kwargs.get("eval_strategy", "no") == "no":
             raise ValueError(
@@ -120,8 +164,34 @@ class TrainerConfig(TargetModel):
         return self
 
 
+Weight = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+
 class BertTrainerConfig(TrainerConfig):
     """Fine-tuning of an encoder with a head."""
+
+    class_weights: Literal["balanced"] | dict[str, Weight] | None = Field(
+        default=None,
+        description="How much each class weighs in the loss: null: all the same; balanced: the rarer the more; or "
+        "{label: weight}, where a label that isn't named weighs 1. The mean is over the weights.",
+    )
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        yield from super().rules(config)
+        if config.operation not in ("train", "check"):
+            return
+        task = task_of(config)
+        if self.class_weights is not None and task not in NAMED_TASKS:
+            yield Problem(
+                f"trainer.class_weights with model.task={task}, which has no classes.",
+                fix="trainer.class_weights=null.",
+            )
+        if self.training_kwargs.get("label_smoothing_factor") and task in ("multi_label", "regression"):
+            yield Problem(
+                f"trainer.training_kwargs.label_smoothing_factor with model.task={task}.",
+                why="it spreads one label over the others, and there isn't one of several.",
+                fix="trainer.training_kwargs.label_smoothing_factor=0.",
+            )
 
 
 def accumulation_steps(*, global_batch_size: int, micro_batch_size: int, num_processes: int) -> int:

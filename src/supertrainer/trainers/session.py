@@ -18,10 +18,11 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from supertrainer.core.distributed import rank, world_size
 from supertrainer.data.batching import BatchPlan, MicroBatchSampler
 from supertrainer.data.collation import EncodedRows, collate
+from supertrainer.data.masking import EpochNumbers, MaskedRows
 from supertrainer.trainers.cadence import Cadence, CadenceCallback
 from supertrainer.trainers.checkpointing import CheckpointCallback
 from supertrainer.trainers.hf import ExactTrainer
-from supertrainer.trainers.losses import StepLoss, SummedLoss
+from supertrainer.trainers.losses import Objective, StepLoss
 from supertrainer.trainers.metrics_log import MetricsCallback, TokenCount
 from supertrainer.trainers.progress import Progress
 from supertrainer.trainers.stopping import StopSignal
@@ -43,11 +44,11 @@ def build_session(
     module: nn.Module,
     *,
     args: TrainingArguments,
-    rows: EncodedRows,
+    rows: EncodedRows | MaskedRows,
     plan: BatchPlan,
     planned_steps: int,
     pad_token_id: int,
-    summed_loss: SummedLoss,
+    objective: Objective,
     evaluation: Callable[[nn.Module], Mapping[str, float]] | None,
     write_model: Callable[[nn.Module, Path], None],
     checkpoints: CheckpointCallback,
@@ -65,7 +66,7 @@ def build_session(
         plan: which rows make up each step.
         planned_steps: of the whole run.
         pad_token_id: of the tokenizer.
-        summed_loss: of a micro-batch.
+        objective: what a step's loss is.
         evaluation: computes the validation scalars; None where nothing is evaluated.
         write_model: writes a model directory.
         checkpoints: commits them.
@@ -74,7 +75,7 @@ def build_session(
         main_metric: shown beside the progress bar.
         attempt: number of this start.
     """
-    loss, stop, tokens = StepLoss(summed_loss), StopSignal(), TokenCount(plan)
+    loss, stop, tokens = StepLoss(objective), StopSignal(), TokenCount(plan)
     sampler = _sampler(plan, args)
     metrics = MetricsCallback(
         metrics_path,
@@ -138,12 +139,12 @@ def _sampler(plan: BatchPlan, args: TrainingArguments) -> MicroBatchSampler:
 
 
 def _loader(
-    rows: EncodedRows, sampler: MicroBatchSampler, *, args: TrainingArguments, pad_token_id: int
+    rows: EncodedRows | MaskedRows, sampler: MicroBatchSampler, *, args: TrainingArguments, pad_token_id: int
 ) -> DataLoader[Any]:
     workers = args.dataloader_num_workers
     return DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
-        batch_sampler=sampler,
+        batch_sampler=EpochNumbers(sampler) if isinstance(rows, MaskedRows) else sampler,
         collate_fn=functools.partial(collate, pad_token_id=pad_token_id),
         num_workers=workers,
         prefetch_factor=args.dataloader_prefetch_factor,

@@ -1,0 +1,93 @@
+"""Every head, trained in full, with an adapter, and with an adapter on 4-bit weights: exact, reloaded, resumed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from supertrainer.config.tasks import Task
+from supertrainer.inference.logits import predict_logits
+from supertrainer.models.saving import load_trained
+from tiny_models import save_tiny
+from tiny_training import head_trainer, killed_after
+
+TASKS: tuple[Task, ...] = (
+    "sequence_classification",
+    "multi_label",
+    "regression",
+    "token_classification",
+    "masked_lm",
+)
+LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
+NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4", "bnb_4bit_use_double_quant": True}
+METHODS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "lora": {"peft_kwargs": LORA},
+    "qlora": {"peft_kwargs": LORA, "bitsandbytes_kwargs": NF4},
+}
+EVERY = pytest.mark.parametrize(("task", "method"), [(task, method) for task in TASKS for method in METHODS])
+SGD = {"optim": "sgd", "learning_rate": 0.1, "num_train_epochs": 1}
+
+
+def weights(run: Path) -> dict[str, torch.Tensor]:
+    [file] = (run / "model").glob("*model.safetensors")
+    return load_file(file)
+
+
+def trained(run: Path, source: Path, task: Task, *, micro: int = 4, **keys: Any) -> dict[str, torch.Tensor]:
+    kwargs = {"per_device_train_batch_size": micro, **SGD, **keys.pop("training_kwargs", {})}
+    head_trainer(run, source, task, training_kwargs=kwargs, **keys).train()
+    return weights(run)
+
+
+def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
+    """How far two runs are apart, as a share of how far they moved; over all weights."""
+    assert one.keys() == other.keys()
+    apart = sum(float((one[name] - other[name]).double().square().sum()) for name in one)
+    moved = sum(float((one[name] - start[name]).double().square().sum()) for name in one)
+    assert moved > 0
+    return (apart / moved) ** 0.5
+
+
+@EVERY
+def test_the_micro_batch_does_not_show(tmp_path: Path, task: Task, method: str) -> None:
+    """22 rows in steps of 8, 8 and 6, whole and row by row, with SGD, whose step is the gradient."""
+    source = save_tiny(tmp_path / "source")
+    keys = METHODS[method]
+    before = trained(tmp_path / "start", source, task, **keys, training_kwargs={"learning_rate": 0.0, "max_steps": 1})
+    whole = trained(tmp_path / "whole", source, task, micro=8, **keys)
+    split = trained(tmp_path / "split", source, task, micro=1, **keys)
+    assert distance(split, whole, before) < 1e-5
+
+
+@EVERY
+def test_a_reloaded_model_has_the_trained_logits(tmp_path: Path, task: Task, method: str) -> None:
+    trainer = head_trainer(tmp_path / "run", save_tiny(tmp_path / "source"), task, **METHODS[method])
+    built, build = [], trainer.model.build
+    trainer.model.build = lambda **given: built.append(build(**given)) or built[0]
+    trainer.train()
+    read = load_trained(tmp_path / "run")
+    assert (read.task, read.label_names) == (task, tuple(trainer.dataset.label_names))
+    rows = trainer.rows("validation")
+    logits = [next(predict_logits(model, rows, pad_token_id=0, batch_size=9))[0] for model in (built[0], read.model)]
+    assert torch.equal(*logits)
+
+
+@EVERY
+def test_a_run_killed_and_resumed_equals_one_never_killed(tmp_path: Path, task: Task, method: str) -> None:
+    """With dropout, in the second epoch, where a masked language model's masks are others."""
+    source = save_tiny(tmp_path / "source")
+    keys: dict[str, Any] = {
+        "training_kwargs": {"save_strategy": "steps", "save_steps": 1, "eval_strategy": "epoch"},
+        "model": {"config_overrides": {"hidden_dropout_prob": 0.2}},
+        "keep_last": 100,
+        **METHODS[method],
+    }
+    head_trainer(tmp_path / "whole", source, task, **keys).train()
+    head_trainer(killed_after(tmp_path / "whole", 4, tmp_path / "run"), source, task, **keys).train()
+    expected, found = weights(tmp_path / "whole"), weights(tmp_path / "run")
+    assert all(torch.equal(expected[name], found[name]) for name in expected)
