@@ -103,13 +103,14 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
             samples = self._score_all(rows, predictions=predictions, write=write)
         seconds = time.perf_counter() - started
         tokens = count_tokens() if count_tokens else None
+        metrics, details = self.metric.compute(), self.details()  # before a baseline takes the metric
         result = BenchmarkResult(
             model=self.model,
             data=self.data,
             split=self.config.split,
             rows=len(rows),
             main_metric=self.metric.main,
-            metrics=self.metric.compute(),
+            metrics=metrics,
             definitions=self.definitions(),
             baselines=tuple(self.baselines(rows)),
             samples=samples,
@@ -119,7 +120,7 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
                 tokens_per_second=None if tokens is None else tokens / seconds,
                 peak_memory_gib=peak_memory_gib() if peak_memory_gib else None,
             ),
-            **self.details(),
+            **details,
         )
         write_json(directory.path / "benchmark.json", result.model_dump())
         return result

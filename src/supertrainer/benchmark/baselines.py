@@ -111,7 +111,7 @@ def _bag_of_words(texts: list[str], *, labels: np.ndarray, num_labels: int) -> t
     present = np.unique(labels)
     if len(present) == 1:
         return None, "the majority class: the training rows have one class only"
-    vectorizer, features = _vectorizer(texts)
+    vectorizer, features = vectorizer_for(texts)
     if vectorizer is None:
         return None, "the majority class: the training texts have no characters"
     model = LogisticRegression(C=10.0, max_iter=MAX_ITERATIONS)
@@ -128,7 +128,7 @@ def _bag_of_words(texts: list[str], *, labels: np.ndarray, num_labels: int) -> t
     return predict, f"logistic regression on TF-IDF of {features}, at most {MAX_FEATURES:,}"
 
 
-def _vectorizer(texts: list[str]) -> tuple[TfidfVectorizer | None, str]:
+def vectorizer_for(texts: list[str]) -> tuple[TfidfVectorizer | None, str]:
     """For word 1-2-grams; where no spaces tell words apart, or none has two letters, for character 1-3-grams."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 

@@ -1,36 +1,36 @@
-"""The benchmark of sequence classification: one label a row, logits in, scores of each class and baselines out."""
+"""The benchmark of encoders: outputs of a head in, scores and baselines out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import torch
 from torch import Tensor
 
+from supertrainer.benchmark import baselines, linear_baselines, records, word_baselines
 from supertrainer.benchmark.base import Record, TaskBenchmark
-from supertrainer.benchmark.baselines import score_baselines
 from supertrainer.benchmark.results import Baseline, DataFacts, ModelFacts, Sample
-from supertrainer.benchmark.rows import LabelledTexts, as_one_text
+from supertrainer.benchmark.rows import LabelledTexts
 from supertrainer.benchmark.schema import BertBenchmarkConfig
-from supertrainer.core.errors import SupertrainerError
-from supertrainer.metrics.classification import IGNORED, ClassificationMetric
-from supertrainer.metrics.scores import CLASSIFICATION_DEFINITIONS
-
-SAMPLE_CHARACTERS = 500  # of a text that a report keeps
+from supertrainer.config.tasks import DEFAULT_TASK, Task
+from supertrainer.metrics import scores
+from supertrainer.metrics.base import Metric
 
 
 class BertBenchmark(TaskBenchmark[LabelledTexts, Tensor]):
-    """Scores logits (B, C) of labelled texts. A record is {row, text, true, predicted, probabilities: {name: p}}."""
+    """Scores the logits of labelled texts. A record is {row, text, true, predicted, …}: `benchmark.records` makes it."""
+
+    metric: Any
 
     def __init__(
         self,
         config: BertBenchmarkConfig,
         *,
-        metric: ClassificationMetric,
+        metric: Metric[Any, Any],
         model: ModelFacts,
         data: DataFacts,
         train: LabelledTexts | None = None,
+        task: Task = DEFAULT_TASK,
     ) -> None:
         """
         Args:
@@ -39,55 +39,61 @@ class BertBenchmark(TaskBenchmark[LabelledTexts, Tensor]):
             model: which model makes the predictions, for the result.
             data: where the rows come from, for the result.
             train: rows to fit the baselines on; without them there is no baseline.
+            task: what the head is for.
         """
         super().__init__(config, metric=metric, model=model, data=data)
-        self._classification = metric
+        self.task: Task = task
         self._baseline_rows = config.baseline_rows
         self._seed = config.seed
         self._train = train if config.baselines else None
 
     def score(self, rows: LabelledTexts, *, outputs: Tensor, numbers: Sequence[int]) -> Iterator[Record]:
-        """Adds logits (B, C) to the metric and yields the records of their rows."""
+        """Adds logits to the metric and yields the records of their rows."""
         logits = outputs.detach().cpu()
-        if len(logits) != len(numbers):
-            raise SupertrainerError(f"a batch has {len(logits)} rows of logits for {len(numbers)} rows of the split.")
-        labels = [int(rows.labels[number]) for number in numbers]
-        self.metric.update(logits, torch.tensor(labels, dtype=torch.long))
-        probabilities = logits.double().softmax(dim=1).tolist()  # (B, C)
-        chosen = logits.argmax(dim=1).tolist()
-        names = self._classification.label_names
-        for number, label, row, best in zip(numbers, labels, probabilities, chosen, strict=True):
-            yield {
-                "row": number,
-                "text": rows.texts[number],
-                "true": None if label == IGNORED else names[label],
-                "predicted": names[best],
-                "probabilities": {name: round(value, 6) for name, value in zip(names, row, strict=True)},
-            }
+        labels = [rows.labels[number] for number in numbers]
+        self.metric.update(logits, records.as_references(self.task, labels, logits=logits))
+        texts = [rows.texts[number] for number in numbers]
+        names = self.metric.label_names if self.task != "masked_lm" else rows.names
+        made = records.make(self.task, logits, labels=labels, texts=texts, names=names, metric=self.metric)
+        for number, record in zip(numbers, made, strict=True):
+            yield {"row": number, **record}
 
     def sample(self, record: Record) -> Sample:
-        return Sample(
-            row=record["row"],
-            text=as_one_text(record["text"])[:SAMPLE_CHARACTERS],
-            true=record["true"],
-            predicted=record["predicted"],
-            probability=record["probabilities"][record["predicted"]],
-        )
+        return records.sample(self.task, record)
 
     def definitions(self) -> dict[str, str]:
-        return dict(CLASSIFICATION_DEFINITIONS)
+        match self.task:
+            case "multi_label":
+                return dict(scores.MULTI_LABEL_DEFINITIONS)
+            case "regression":
+                return dict(scores.REGRESSION_DEFINITIONS)
+            case "token_classification":
+                return scores.TOKEN_DEFINITIONS | (scores.SPAN_DEFINITIONS if self.metric.of_spans else {})
+            case "masked_lm":
+                return dict(scores.MASKED_LM_DEFINITIONS)
+            case _:
+                return dict(scores.CLASSIFICATION_DEFINITIONS)
 
     def details(self) -> dict[str, Any]:
-        table, confusion = self._classification.table(), self._classification.confusion.tolist()
-        return {"per_class": tuple(table), "confusion": tuple(map(tuple, confusion))}
+        if self.task in ("regression", "masked_lm"):
+            return {}
+        table = {"per_class": tuple(self.metric.table())}
+        if self.task == "sequence_classification":
+            table["confusion"] = tuple(map(tuple, self.metric.confusion.tolist()))
+        return table
 
     def baselines(self, rows: LabelledTexts) -> tuple[Baseline, ...]:
         if self._train is None:
             return ()
-        return score_baselines(
-            self._train,
-            test=rows,
-            label_names=self._classification.label_names,
-            seed=self._seed,
-            max_rows=self._baseline_rows,
-        )
+        fitting = {"seed": self._seed, "max_rows": self._baseline_rows}
+        match self.task:
+            case "multi_label":
+                return linear_baselines.multi_label(self._train, test=rows, metric=self.metric, **fitting)
+            case "regression":
+                return linear_baselines.regression(self._train, test=rows, metric=self.metric, **fitting)
+            case "token_classification":
+                return word_baselines.commonest_tag(self._train, test=rows, metric=self.metric)
+            case "masked_lm":
+                return word_baselines.unigram(self._train, test=rows, metric=self.metric, vocabulary=len(rows.names))
+            case _:
+                return baselines.score_baselines(self._train, test=rows, label_names=self.metric.label_names, **fitting)

@@ -78,6 +78,8 @@ def _judgement(sample: Sample) -> str:
     predicted = f"predicted {one_line(sample.predicted, width=24)}{probability}"
     if sample.true is None:
         return predicted
+    if sample.error is not None:
+        return f"off by {sample.error:.4g}  {predicted}, true {one_line(sample.true, width=24)}"
     mark = "right" if sample.true == sample.predicted else "WRONG"
     return f"{mark}  {predicted}, true {one_line(sample.true, width=24)}"
 

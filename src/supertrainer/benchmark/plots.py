@@ -47,7 +47,7 @@ def draw_loss(
     if not trained and not evaluated:
         return None
     figure = _figure(width=8.0, height=4.5)
-    axes = _axes(figure, title="Loss", x="optimizer step", y="cross-entropy (nats)")
+    axes = _axes(figure, title="Loss", x="optimizer step", y="loss")
     if trained:
         steps, losses = zip(*trained, strict=True)
         smooth = len(trained) > 60

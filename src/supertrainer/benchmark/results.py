@@ -63,6 +63,7 @@ class Sample(StrictModel):
     true: str | None = None
     predicted: str
     probability: Number | None = Field(default=None, description="That the model gave to its prediction.")
+    error: Number | None = Field(default=None, description="Distance of a predicted number from the true one.")
 
 
 class Scores(StrictModel):

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
-Text = str | tuple[str, str]
-"""One text, or a pair of them (premise and hypothesis, question and answer)."""
+Text = str | Sequence[str]
+"""One text, or a pair of them (premise and hypothesis, question and answer), or the words of one."""
 
 
 @dataclass(frozen=True)
 class LabelledTexts:
-    """`texts[i]` carries `labels[i]`, an id of the label set. Both may be lazy columns: they are read by row number."""
+    """`texts[i]` carries `labels[i]`. Both may be lazy columns: they are read by row number.
+
+    Attributes:
+        labels: an id of the label set; for each label 1.0 or 0.0; a number; the ids of all words' tags; the ids of
+            the tokens that were masked.
+        names: of the label set, or of all tokens, in the order of their ids.
+    """
 
     texts: Sequence[Text]
-    labels: Sequence[int]
+    labels: Sequence[Any]
+    names: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if len(self.texts) != len(self.labels):

@@ -7,7 +7,20 @@ from collections.abc import Mapping
 from supertrainer.benchmark.display import duration_text, score_text
 from supertrainer.benchmark.results import BenchmarkResult, Report, Scores
 
-SHOWN = ("accuracy", "macro_f1", "weighted_f1", "loss")
+SHOWN = (
+    *(
+        "accuracy",
+        "micro_f1",
+        "f1",
+        "macro_f1",
+        "weighted_f1",
+        "subset_accuracy",
+        "precision",
+        "recall",
+        "tag_accuracy",
+    ),
+    *("mse", "mae", "r2", "pearson", "spearman", "loss", "perplexity"),
+)
 """Scalars of a comparison, after the main one; all are in the JSON."""
 
 

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
 from supertrainer.core.sources import local_path
@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 log = logging.getLogger(__name__)
+
+SPAN: Mapping[str, type] = {"type": str, "text": str, "start": int, "end": int, "score": float}
+"""A span of a text: where it begins and ends in characters, and the model's probability of its tags."""
 
 SHOWN = 5  # places of faulty rows that a message names
 
@@ -53,7 +56,9 @@ class TaskInferencer(ABC):
 
     @abstractmethod
     def added_columns(self) -> Mapping[str, type]:
-        """The columns that a prediction adds, without the prefix: name -> str or float."""
+        """The columns that a prediction adds, without the prefix: name -> str, float, list (of texts) or dict (a list
+        of spans, as `SPAN` says).
+        """
 
     @abstractmethod
     def predict_rows(self, rows: Sequence[Row]) -> list[Row]:
@@ -123,7 +128,7 @@ class TaskInferencer(ABC):
             count += len(chunk)
             for place, row in chunk:
                 values = [row.get(column) for column in self.text_columns()]
-                if any(not isinstance(value, str | None) for value in values):
+                if any(value is not None and not self.is_text(value) for value in values):
                     wrong.append(place)
                 elif not self._has_text(row):
                     empty.append(place)
@@ -161,7 +166,12 @@ class TaskInferencer(ABC):
         return problems
 
     def _has_text(self, row: Row) -> bool:
-        return all(isinstance(row.get(column), str) and row[column].strip() for column in self.text_columns())
+        values = [row.get(column) for column in self.text_columns()]
+        return all(value is not None and self.is_text(value) and "".join(value).strip() for value in values)
+
+    def is_text(self, value: Any) -> bool:
+        """Whether a cell holds what is read as a text."""
+        return isinstance(value, str)
 
     def _schema(self, rows: Rows) -> pa.Schema | None:
         schema = rows.schema()
@@ -170,8 +180,17 @@ class TaskInferencer(ABC):
         import pyarrow as pa
 
         for name, kind in self.added_columns().items():
-            schema = schema.append(pa.field(self.config.prefix + name, pa.string() if kind is str else pa.float64()))
+            schema = schema.append(pa.field(self.config.prefix + name, _arrow_type(kind)))
         return schema
+
+
+def _arrow_type(kind: type) -> Any:
+    import pyarrow as pa
+
+    if kind is dict:
+        types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
+        return pa.list_(pa.struct([(name, types[of]) for name, of in SPAN.items()]))
+    return {str: pa.string(), float: pa.float64(), list: pa.list_(pa.string())}[kind]
 
 
 def _listed(places: Sequence[str]) -> str:

@@ -53,10 +53,28 @@ class InferencerConfig(TargetModel):
 
 
 class BertInferencerConfig(InferencerConfig):
-    """Sequence classification of a file's rows."""
+    """Predictions of an encoder's head for a file's rows."""
 
     columns: InputColumns = Field(default_factory=InputColumns)
     max_length: int | None = Field(
         default=None, ge=4, description="Longest row in tokens, longer ones are cut; null: as the model was trained."
     )
     probabilities: bool = Field(default=True, description="A column with the probability of each label.")
+    threshold: float | None = Field(
+        default=None,
+        gt=0,
+        lt=1,
+        description="A label applies from this probability on; null: as the model was trained.",
+    )
+    words: Literal["punctuation", "whitespace"] = Field(
+        default="punctuation",
+        description="How a text becomes words for a tagger. punctuation: marks are words of their own; whitespace: "
+        "words stand between spaces. A list of words is taken as it is.",
+    )
+    long_texts: Literal["truncate", "stride"] | None = Field(
+        default=None, description="As dataset.long_texts; null: as the model was trained."
+    )
+    overlap: int | None = Field(default=None, ge=0, description="As dataset.overlap; null: as the model was trained.")
+    pooling: Literal["mean", "max"] | None = Field(
+        default=None, description="As dataset.pooling; null: as the model was trained."
+    )

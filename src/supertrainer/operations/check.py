@@ -80,9 +80,11 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
     if splits is not None:
         for split, rows in splits.items():
             result.facts[f"rows of {split}"] = f"{len(rows):,}"
-        result.facts["labels"] = ", ".join(dataset.label_names)
+        if dataset.label_names:
+            result.facts["labels"] = ", ".join(dataset.label_names)
         result.commits |= _commit_of(dataset)
-        _try(lambda: _steps(config, len(splits["train"]), result), result)
+        if config.dataset.long_texts == "truncate" or tokenizer is not None:
+            _try(lambda: _steps(config, _train_rows(config, dataset, tokenizer), result), result)
     if config.dataset.max_length is not None:
         _try(lambda: model.check_length(config.dataset.max_length), result)
     if splits is not None and tokenizer is not None:
@@ -98,6 +100,7 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
             seed=config.run.seed,
             model_kwargs=config.trainer.model_kwargs,
             peft_kwargs=config.trainer.peft_kwargs,
+            bitsandbytes_kwargs=config.trainer.bitsandbytes_kwargs,
             device="meta",
         ),
         result,
@@ -127,6 +130,12 @@ def _steps(config: Config, rows: int, result: CheckResult) -> None:
     result.facts["rows of a step"] = (
         f"{size} = {trainer.micro_batch_size} × {accumulation} micro-batches × {placement().processes} processes"
     )
+
+
+def _train_rows(config: Config, dataset: Any, tokenizer: Any) -> int:
+    """Rows of an epoch: where long texts become windows, these have to be made to be counted."""
+    rows = dataset.load()["train"]
+    return len(rows) if config.dataset.long_texts == "truncate" else len(dataset.encode(rows, tokenizer))
 
 
 def _lengths(encoded: Any) -> str:

@@ -12,6 +12,7 @@ from supertrainer.benchmark.console import print_report
 from supertrainer.benchmark.report import write_report
 from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
+from supertrainer.config.tasks import task_of
 from supertrainer.core.records import read_records
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import program, relative
@@ -50,6 +51,10 @@ def _end_of(open_run: OpenRun) -> dict[str, Any]:
 def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
     path = shlex.quote(relative(open_run.directory.path))
     commands = {"print this report again": f"{program()} config={path}"}
-    if config.operation == "train":
+    if config.operation == "train" and task_of(config) == "masked_lm":
+        commands["train a classifier from it"] = (
+            f"{program()} +experiment=train_bert model=bert/hub model.source={path}"
+        )
+    elif config.operation == "train":
         commands["label a file"] = f"{program()} +experiment=infer_bert model.source={path} inferencer.input=FILE"
     return commands

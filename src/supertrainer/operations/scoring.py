@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
-from supertrainer.benchmark.rows import LabelledTexts
 from supertrainer.config.build import build
 from supertrainer.config.spine import Config
+from supertrainer.config.tasks import Task, task_of
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.data.collation import EncodedRows
+from supertrainer.metrics.schema import METRIC_OPTIONS
 from supertrainer.models.base import count_parameters
+from supertrainer.models.saving import TrainedModel
 from supertrainer.models.sources import Source, find_source
+from supertrainer.operations.labelled import to_be_scored, to_learn_from
 from supertrainer.trainers.throughput import peak_memory_gib
 
 
@@ -32,9 +34,34 @@ def trained_source(config: Config, run: RunDirectory) -> Source:
     return find_source(config.model.source, revision=config.model.revision)
 
 
-def build_dataset(config: Config, *, label_names: Sequence[str] | None = None) -> Any:
-    """The dataset; with the label names of a trained model, where its ids count."""
-    return build(config.dataset, allowed=config.allow_targets, seed=config.run.seed, label_names=label_names)
+def build_dataset(config: Config, *, label_names: Sequence[str] | None = None, task: Task | None = None) -> Any:
+    """The dataset.
+
+    Args:
+        label_names: of a trained model, where its ids count.
+        task: the head of a trained model; None: the one that the config trains.
+    """
+    head = {} if config.model is None or "task" not in vars(config.model) else {"task": task or task_of(config)}
+    return build(config.dataset, allowed=config.allow_targets, seed=config.run.seed, label_names=label_names, **head)
+
+
+def require_task(config: Config, trained: TrainedModel) -> None:
+    """Refuses a model whose head isn't the one that the config names or scores.
+
+    Raises:
+        ConfigError: with the option that fits.
+    """
+    named = vars(config.model).get("task")
+    if named not in (None, trained.task):
+        raise ConfigError(
+            f"model.task={named}, and {config.model.source} was trained for {trained.task}.", fix="model.task=null."
+        )
+    scored = None if config.metric is None else config.metric.task
+    if config.operation == "benchmark" and scored not in (None, trained.task):
+        raise ConfigError(
+            f"metric={METRIC_OPTIONS[scored]}, and {config.model.source} was trained for {trained.task}.",
+            fix=f"metric={METRIC_OPTIONS[trained.task]}.",
+        )
 
 
 def build_engine(config: Config, run: RunDirectory) -> Any:
@@ -56,15 +83,16 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
     """
     engine = build_engine(config, run)
     trained = engine.trained
-    if dataset is None or dataset.label_names != trained.label_names:
-        dataset = build_dataset(config, label_names=trained.label_names)
+    require_task(config, trained)
+    if dataset is None or tuple(dataset.label_names) != trained.label_names:
+        dataset = build_dataset(config, label_names=trained.label_names, task=trained.task)
     splits = dataset.load()
     if split not in splits:
         raise ConfigError(
             f"benchmark.split={split}: the dataset has no such split.",
             fix=f"one of: {', '.join(splits)}; dataset.splits.{split}=0.1 makes one of some train rows.",
         )
-    encoded = EncodedRows(dataset.encode(splits[split], trained.tokenizer))
+    rows = dataset.model_rows(split, trained.tokenizer)
     counts = count_parameters(trained.model)
     benchmark = build(
         config.benchmark.model_copy(update={"split": split}),
@@ -77,11 +105,12 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
             method=method,
         ),
         data=data_facts(config, dataset),
-        train=labelled(splits["train"]) if "train" in splits else None,
+        train=to_learn_from(dataset, trained.tokenizer) if "train" in splits else None,
+        task=trained.task,
     )
     result: BenchmarkResult = benchmark.run(
-        labelled(splits[split]),
-        predictions=engine.logits(encoded),
+        to_be_scored(dataset, split, rows, trained.tokenizer),
+        predictions=engine.logits(rows),
         directory=run,
         count_tokens=lambda: engine.tokens,
         peak_memory_gib=lambda: peak_memory_gib(engine.device),
@@ -96,11 +125,3 @@ def data_facts(config: Config, dataset: Any) -> DataFacts:
     return DataFacts(
         source=config.dataset.source, rows={split: len(rows) for split, rows in splits.items()}, labels=tuple(names)
     )
-
-
-def labelled(rows: Any) -> LabelledTexts:
-    """A split of `BertDataset.load` as a benchmark takes it."""
-    texts = rows["text"]
-    if "text_pair" in rows.column_names:
-        texts = list(zip(texts, rows["text_pair"], strict=True))
-    return LabelledTexts(texts=texts, labels=rows["label"])

@@ -105,7 +105,7 @@ def _content(facts: Any) -> Any:
 
 
 def _report(config: Config, open_run: OpenRun, *, dataset: Any, result: TrainResult, store: Any) -> None:
-    method = "full" if config.trainer.peft_kwargs is None else "lora"
+    method = config.trainer.method
     splits = dataset.load()
     split = next((name for name in ("test", "validation") if name in splits), "train")
     scores = score(config, open_run.directory, split=split, method=method, dataset=dataset)

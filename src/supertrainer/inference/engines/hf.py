@@ -11,6 +11,7 @@ from torch import Tensor
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.collation import EncodedRows
+from supertrainer.data.masking import MaskedRows
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.logits import predict_logits
@@ -19,7 +20,7 @@ from supertrainer.models.sources import Source
 
 
 class HfEngine:
-    """Runs a trained classifier on encoded rows. The model is read when it is first needed."""
+    """Runs a trained model on encoded rows. The model is read when it is first needed."""
 
     def __init__(
         self, config: HfEngineConfig, *, source: str | Path | Source | None = None, trained: TrainedModel | None = None
@@ -63,8 +64,8 @@ class HfEngine:
             self._trained = load_trained(self._source, model_kwargs=self.config.model_kwargs, device=self.device)
         return self._trained
 
-    def logits(self, rows: EncodedRows) -> Iterator[tuple[Tensor, list[int]]]:
-        """Logits (B, C) on the CPU with the numbers of their rows, longest rows first; every row comes once."""
+    def logits(self, rows: EncodedRows | MaskedRows) -> Iterator[tuple[Tensor, list[int]]]:
+        """Logits (B, C), of tokens (L, C), on the CPU with the numbers of their rows, longest first; each comes once."""
         trained = self.trained
         if self.device.type == "cpu":
             keep_freed_memory()
@@ -77,5 +78,5 @@ class HfEngine:
                 return
             logits, numbers = batch[0].float().cpu(), batch[1]
             self.seconds += time.perf_counter() - started
-            self.tokens += int(rows.lengths[numbers].sum())
+            self.tokens += int(rows.unit_lengths[numbers].sum())
             yield logits, numbers
