@@ -13,7 +13,9 @@ from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import config_directory, describe, read_groups
 from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.config.targets import load_target
+from supertrainer.config.tasks import Task
 from supertrainer.config.validate import validate
+from supertrainer.metrics.schema import METRIC_OPTIONS
 
 GROUPS = read_groups()
 MODES = GROUPS.options["mode"]
@@ -29,6 +31,7 @@ def given_by_hand(experiment: str) -> list[str]:
     """What an experiment leaves for its user to give."""
     text = Path(config_directory(), f"experiment/{experiment}.yaml").read_text()
     given = ["model.source=some/model"] if "/model: bert/hub" in text else []
+    given += ["dataset.source=README.md"] if "dataset.source=" in text else []
     return [*given, "inferencer.input=pyproject.toml"] if "inferencer.input" in text else given
 
 
@@ -111,10 +114,23 @@ def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
 def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
     if name.startswith("trainer/common/"):
         _, _, block, option = name.split("/")
-        assert config_of("+experiment=train_bert", f"trainer/common/{block}@trainer.{block}={option}") is not None
+        adapter = ["trainer/common/peft_kwargs@trainer.peft_kwargs=lora"] if block == "bitsandbytes_kwargs" else []
+        chosen = f"trainer/common/{block}@trainer.{block}={option}"
+        assert config_of("+experiment=train_bert", chosen, *adapter) is not None
     else:
         group, _, option = name.partition("/")
-        assert config_of("+experiment=train_bert", f"{group}={option}") is not None
+        heads = {option: task for task, option in METRIC_OPTIONS.items()}
+        head = [f"model.task={heads[option]}"] if group == "metric" else []
+        assert config_of("+experiment=train_bert", f"{group}={option}", *head) is not None
+
+
+@pytest.mark.parametrize("option", ["bert", "roberta", "deberta_v3", "modernbert", "xlm_r", "mbert", "arabert", "camelbert"])
+@pytest.mark.parametrize("task", METRIC_OPTIONS)
+def test_an_encoder_of_the_hub_takes_every_head(option: str, task: Task) -> None:
+    config = config_of(
+        "+experiment=train_bert", f"model=bert/{option}", f"model.task={task}", f"metric={METRIC_OPTIONS[task]}"
+    )
+    assert config.model.source.count("/") == 1
 
 
 def test_a_command_line_group_beats_values_of_experiment_and_environment(tmp_path: Path) -> None:

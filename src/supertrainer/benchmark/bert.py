@@ -18,7 +18,7 @@ from supertrainer.metrics.base import Metric
 
 
 class BertBenchmark(TaskBenchmark[LabelledTexts, Tensor]):
-    """Scores the logits of labelled texts. A record is {row, text, true, predicted, …}: `benchmark.records` makes it."""
+    """Scores the logits of labelled texts. A record is {row, text, true, predicted, …}, made by `benchmark.records`."""
 
     metric: Any
 

@@ -25,6 +25,7 @@ from supertrainer.data.batching import BatchPlan
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
+from supertrainer.models.architecture import OWN_KEY
 from supertrainer.models.base import TaskModel
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
@@ -94,8 +95,9 @@ class TaskTrainer(ABC):
             numbers: which of its rows.
         """
 
-    def note(self, module: nn.Module) -> None:
-        """Notes in the model's config what its readers have to know of how it was trained."""
+    def noted(self) -> dict[str, Any]:
+        """What the model's readers have to know of how it was trained: config.json keeps it."""
+        return {}
 
     def max_length(self) -> int | None:
         """The longest row in tokens that the config allows; None for the model's own limit."""
@@ -160,7 +162,8 @@ class TaskTrainer(ABC):
             bitsandbytes_kwargs=self.config.bitsandbytes_kwargs,
             device=self._device(),
         )
-        self.note(module)
+        if noted := self.noted():
+            module.config.update({OWN_KEY: noted})
         if latest is not None and latest.step >= self.planned_steps:
             log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
             return self._finish(module, None)

@@ -6,10 +6,9 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from supertrainer.config.tasks import WHOLE_TEXT_TASKS, Task
-from supertrainer.models.architecture import OWN_KEY
 from supertrainer.trainers.base import TaskTrainer
 from supertrainer.trainers.class_weights import balanced, by_name
 from supertrainer.trainers.losses import Objective, objective_of
@@ -54,11 +53,9 @@ class BertTrainer(TaskTrainer):
     def update_metric(self, logits: Tensor, rows: Any, numbers: Sequence[int]) -> None:
         self.metric.update(logits, rows.references(numbers))
 
-    def note(self, module: nn.Module) -> None:
+    def noted(self) -> dict[str, Any]:
         config = self.dataset.config
-        noted: dict[str, Any] = {}
+        windows: dict[str, Any] = {}
         if config.long_texts == "stride" and self.task in WHOLE_TEXT_TASKS:
-            noted = {"long_texts": "stride", "overlap": config.overlap, "pooling": config.pooling}
-        noted |= self.metric.noted()
-        if noted:
-            module.config.update({OWN_KEY: noted})
+            windows = {"long_texts": "stride", "overlap": config.overlap, "pooling": config.pooling}
+        return windows | self.metric.noted()

@@ -65,7 +65,7 @@ class HfEngine:
         return self._trained
 
     def logits(self, rows: EncodedRows | MaskedRows) -> Iterator[tuple[Tensor, list[int]]]:
-        """Logits (B, C), of tokens (L, C), on the CPU with the numbers of their rows, longest first; each comes once."""
+        """Logits (B, C), of tokens (L, C), on the CPU with the numbers of their rows, longest first, each once."""
         trained = self.trained
         if self.device.type == "cpu":
             keep_freed_memory()
