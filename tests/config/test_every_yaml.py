@@ -124,7 +124,9 @@ def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
         assert config_of("+experiment=train_bert", f"{group}={option}", *head) is not None
 
 
-@pytest.mark.parametrize("option", ["bert", "roberta", "deberta_v3", "modernbert", "xlm_r", "mbert", "arabert", "camelbert"])
+@pytest.mark.parametrize(
+    "option", ["bert", "roberta", "deberta_v3", "modernbert", "xlm_r", "mbert", "arabert", "camelbert"]
+)
 @pytest.mark.parametrize("task", METRIC_OPTIONS)
 def test_an_encoder_of_the_hub_takes_every_head(option: str, task: Task) -> None:
     config = config_of(

@@ -72,7 +72,7 @@ def test_a_finished_run_that_was_queued_again_is_queued(run, programs):
 @pytest.mark.parametrize(
     ("row", "expected"),
     [
-        ("COMPLETED|None|n1|0:10|1:00:00|0|0", ("finished", "")),
+        ("COMPLETED|None|n1|0:10|1:00:00|0|0", ("saved", "start it again to go on")),  # it left no report
         ("FAILED|NonZeroExitCode|n1|0:10|1:00:00|256|0", ("failed", "exit code 1")),
         ("FAILED|JobLaunchFailure|n1|0:10|1:00:00|9|0", ("failed", "signal 9")),
         ("FAILED|NonZeroExitCode|n1|0:10|1:00:00|19200|0", ("saved", "start it again to go on")),  # 75

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
@@ -85,9 +86,10 @@ class SubmititSlurmLauncher(_CheckedLauncher):
 
     def require_possible(self, runs: Sequence[Any]) -> None:
         """Refuses planned runs that a script can't hold or the cluster never starts."""
-        from supertrainer.operations.submission import require_submittable
+        from supertrainer.operations.submittable import require_controller, require_submittable
 
-        require_submittable([run.config for run in runs])
+        require_controller()
+        require_submittable([run.config for run in runs], environment=os.environ)
 
     def launch_runs(self, runs: Sequence[Any], *, directory: Path, record: Any) -> Sequence[int | None]:
         """Queues planned runs; returns exit codes, None for a run that wasn't waited for."""

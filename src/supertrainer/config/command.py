@@ -50,8 +50,12 @@ class _Parser(argparse.ArgumentParser):
         raise ConfigError(f"command line: {message}.", fix="see --help.")
 
 
-def parse_command(argv: Sequence[str]) -> Command:
+def parse_command(argv: Sequence[str], *, bare_path: bool = False, further_flags: Sequence[str] = ()) -> Command:
     """Parses the arguments after the program's name; flags and overrides may stand in any order.
+
+    Args:
+        bare_path: take a word that is no override for the PATH of `config=`.
+        further_flags: of the program, for the nearest name of one that is unknown.
 
     Raises:
         ConfigError: an unknown or refused flag, or more than one `config=`.
@@ -66,8 +70,10 @@ def parse_command(argv: Sequence[str]) -> Command:
     parser.add_argument("--help", "-h", action="store_true")
     parser.add_argument("--version", action="store_true")
     options, rest = parser.parse_known_args(argv)
-    problems = [_unknown_flag(word) for word in rest if word.startswith("-") and word != "--"]
+    problems = [_unknown_flag(word, further_flags) for word in rest if word.startswith("-") and word != "--"]
     words = [word for word in rest if not word.startswith("-")]
+    if bare_path:
+        words = [f"config={word}" if "=" not in word and word[0] not in "+~" else word for word in words]
     sources = [word.removeprefix("config=") for word in words if word.startswith("config=")]
     if len(sources) > 1:
         problems.append(Problem(f"config= is given {len(sources)} times: {', '.join(sources)}.", fix="give one."))
@@ -90,10 +96,12 @@ def parse_command(argv: Sequence[str]) -> Command:
     )
 
 
-def _unknown_flag(word: str) -> Problem:
+def _unknown_flag(word: str, further_flags: Sequence[str]) -> Problem:
     name = word.split("=", 1)[0]
     if name in _REFUSED_FLAGS:
         return Problem(f"{name} is not supported.", fix=_REFUSED_FLAGS[name])
     return Problem(
-        f"unknown flag {word}.", why="settings are written key=value, without dashes.", fix=did_you_mean(name, _FLAGS)
+        f"unknown flag {word}.",
+        why="settings are written key=value, without dashes.",
+        fix=did_you_mean(name, (*_FLAGS, *further_flags)),
     )

@@ -6,6 +6,7 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal, NamedTuple
 
 from supertrainer.core.errors import LaunchError
@@ -80,6 +81,17 @@ def job_states(job_ids: Iterable[str]) -> dict[str, JobState]:
             rows = list(look_up(part))
             found |= {job_id: state for job_id in part if (state := _state_of(job_id, rows)) is not None}
     return {job_id: found[job_id] for job_id in wanted if job_id in found}
+
+
+def jobs_of_scripts(scripts: Iterable[Path]) -> dict[Path, list[str]]:
+    """This user's jobs in the queue that were made from these scripts, also those whose submit was never answered."""
+    wanted = {str(script): script for script in scripts}
+    found: dict[Path, list[str]] = {}
+    for line in _answer("squeue", "--me", "--noheader", "--array", "--Format", "JobArrayID:|,Command:|").splitlines():
+        job_id, _, command = line.rstrip("|").partition("|")
+        if command.strip() in wanted:
+            found.setdefault(wanted[command.strip()], []).append(job_id.strip())
+    return found
 
 
 def is_running(job_id: str) -> bool | None:

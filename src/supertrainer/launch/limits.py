@@ -5,9 +5,10 @@ SLURM takes many a job that can't ever start, and lets it wait for ever. What ca
 
 from __future__ import annotations
 
+import dataclasses
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from supertrainer.config.cluster import ClusterConfig, SlurmConfig
 from supertrainer.config.nearest import did_you_mean
@@ -15,6 +16,7 @@ from supertrainer.core.errors import Problem
 from supertrainer.launch.accounting import account_problems
 from supertrainer.launch.fitting import Misfit, Need, misfits
 from supertrainer.launch.partitions import host_names, parse_gres, read_nodes, read_partitions, read_rules
+from supertrainer.launch.slurm import SBATCH_VARIABLES
 
 _NEVER = "SLURM would let the job wait for ever, or refuse it."
 _UNITS_MB = {"K": 1 / 1024, "M": 1.0, "G": 1024.0, "T": 1024.0**2}
@@ -25,10 +27,25 @@ def limit_problems(cluster: ClusterConfig) -> list[Problem]:
 
     A variable such as SBATCH_PARTITION stands for what the config leaves open, as it does for sbatch.
     """
+    slurm = _with_environment(cluster.slurm)
+    found = _limit_problems(cluster, slurm)
+    from_shell = {name: getattr(slurm, name) for name in SBATCH_VARIABLES if getattr(cluster.slurm, name) is None}
+    return [_naming_variables(problem, from_shell) for problem in found]
+
+
+def _naming_variables(problem: Problem, from_shell: Mapping[str, str | None]) -> Problem:
+    """The problem with the variable named that the shell has set, where the config left its key open."""
+    what = problem.what
+    for name, value in from_shell.items():
+        if value is not None:
+            what = what.replace(f"cluster.slurm.{name}={value}", f"SBATCH_{name.upper()}={value} in the environment")
+    return dataclasses.replace(problem, what=what)
+
+
+def _limit_problems(cluster: ClusterConfig, slurm: SlurmConfig) -> list[Problem]:
     partitions = read_partitions()
     if not partitions:
         return []
-    slurm = _with_environment(cluster.slurm)
     need = _need(cluster, slurm)
     nodes = [node for node in read_nodes() if node.name not in need.excluded]
     rules = read_rules()
@@ -81,9 +98,8 @@ def _need(cluster: ClusterConfig, slurm: SlurmConfig) -> Need:
 
 
 def _with_environment(slurm: SlurmConfig) -> SlurmConfig:
-    names = ("partition", "account", "qos", "constraint")
     given: dict[str, str] = {}
-    for name in names:
+    for name in SBATCH_VARIABLES:
         value = os.environ.get(f"SBATCH_{name.upper()}")
         if getattr(slurm, name) is None and value:
             given[name] = value

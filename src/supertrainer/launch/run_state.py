@@ -107,9 +107,11 @@ def _from_marks(marks: Marks, *, answers: bool) -> tuple[State, str]:
     code = jobs.ended.get(last) if jobs.ended else None
     if code == 0 and jobs.requeued:
         return "saved", _how_to_go_on(marks)  # it was in the queue again, and is no longer
+    verdict = log_verdict(marks)
+    if code == 0 and verdict == "cancelled":
+        return "cancelled", "by its log"  # it saved, and ended with 0
     if code is not None:
         return _of_exit_code(marks, code)
-    verdict = log_verdict(marks)
     for state in ("timed out", "out of memory", "node failed", "cancelled"):
         if verdict == state:
             return state, "by its log"
@@ -123,8 +125,10 @@ def _from_marks(marks: Marks, *, answers: bool) -> tuple[State, str]:
 def _of_exit_code(marks: Marks, code: int) -> tuple[State, str]:
     if marks.outcome_of_last_start in ("saved", "interrupted") or code in (_SAVED_NOT_REQUEUED, _INTERRUPTED):
         return "saved", _how_to_go_on(marks)
-    if code == 0 and marks.outcome_of_last_start not in ("failed", "killed"):
-        return "finished", ""
+    if code == 0 and marks.finished and marks.outcome_of_last_start not in ("failed", "killed"):
+        return "finished", ""  # a start that only showed the report
+    if code == 0 and not marks.outcome_of_last_start:
+        return "saved", _how_to_go_on(marks)  # it was stopped before it began
     return "failed", f"exit code {code}" if code else ""
 
 

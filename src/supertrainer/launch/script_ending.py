@@ -10,14 +10,14 @@ from supertrainer.config.cluster import ClusterConfig
 
 _FINISH = """\
 # $1: the exit code, $2: whether the job is to be requeued.
-finish() { record end "\\"exit_code\\":$1,\\"requeued\\":$2"; }"""
+finish() { ended=true; record end "\\"exit_code\\":$1,\\"requeued\\":$2"; }"""
 
 _FINISH_WITH_CHECKPOINT = """\
 checkpoint=none
 for step in "$run"/checkpoints/step-*; do if [ -d "$step" ]; then checkpoint=${step##*/}; fi; done
 
 # $1: the exit code, $2: whether the job is to be requeued.
-finish() { record end "\\"exit_code\\":$1,\\"requeued\\":$2,\\"checkpoint\\":\\"$checkpoint\\""; }"""
+finish() { ended=true; record end "\\"exit_code\\":$1,\\"requeued\\":$2,\\"checkpoint\\":\\"$checkpoint\\""; }"""
 
 _RESTART = """\
 # A crash is tried again, unless so many ended at this same checkpoint; 2: the config is wrong, 75 and 130: stopped.
@@ -44,7 +44,8 @@ state() { scontrol show job "$job" 2> /dev/null | sed -n 's/^ *JobState=\\([A-Z_
 now=$(state)
 if [ -n "$now" ] && [ "$now" != RUNNING ]; then
     say "SLURM has the job as $now, and ends or requeues it itself."
-    finish "$code" false
+    ended=true
+    record end "\\"exit_code\\":$code,\\"requeued\\":false,\\"state\\":\\"$now\\""
     exit "$code"
 fi"""
 

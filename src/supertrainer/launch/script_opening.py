@@ -24,12 +24,23 @@ record() {
     printf '{"event":"%s","time":"%s","job_id":"%s","restart":%d,%s}\\n' "$1" "$now" "$job" "$restart" "$2" >> "$file"
 }"""
 
+_EXIT = """\
+# However the script ends, it says so: a setup line may end it, or a name without a value.
+ended=false
+# shellcheck disable=SC2329  # the trap calls it
+on_exit() {
+    local last=$?
+    if [ "$ended" = true ]; then return; fi
+    say "error: this script ended with $last before the run did."
+    record end "\\"exit_code\\":$last,\\"requeued\\":false"
+}
+trap on_exit EXIT"""
+
 _CHECK = """\
 # Without its setup the run would fail later, and less clearly. $1: an exit code, $2: the setting.
 check() {
     [ "$1" -eq 0 ] && return
     say "error: $2 ended with $1. Where that is no fault, let the line end in '|| true'."
-    record end "\\"exit_code\\":1,\\"requeued\\":false"
     exit 1
 }"""
 
@@ -54,6 +65,7 @@ def opening_lines(
     yield f"cd {shlex.quote(str(working_directory))} || exit 1"
     yield "wish=$run/requeue-$job.json  # written where the run wants to go on after this start"
     yield 'rm -f "$wish"  # the last start\'s'
+    yield from _EXIT.splitlines()
     yield """record start "\\"nodes\\":\\"$SLURM_JOB_NODELIST\\"\""""
     yield ""
     yield "# What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would"
@@ -121,7 +133,7 @@ def shell_value(setting: Setting) -> str:
     """A setting's value as a word of shell: to the letter, but for names to expand and references to a secret."""
     secret = _SECRET.fullmatch(setting.value)
     if secret is not None:  # its value is in the job's environment, and must not stand here
-        return f'"${{{secret.group(1)}:?is not in the environment of the job}}"'
+        return f'"${{{secret.group(1)}:?error: not in the environment of the job}}"'
     if not setting.expand:
         return shlex.quote(setting.value)
     text, end = "", 0

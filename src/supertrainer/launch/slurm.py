@@ -14,12 +14,14 @@ from supertrainer.core.errors import LaunchError
 
 log = logging.getLogger(__name__)
 
+_ANSWER_LOST = re.compile(r"timed out|did not answer|exit code (?:-|1[2-9]\d)", re.IGNORECASE)
 # What a user exports for tables to look at must not change what is read here.
 _DISPLAY = re.compile(r"(?:SQUEUE|SACCT|SINFO|SCONTROL|SACCTMGR)_|SLURM_TIME_FORMAT$")
 # Inside a job these describe that job; sbatch and the job it queues would take them for their own.
 _OF_A_JOB = re.compile(r"SLURM_|SLURMD_|SRUN_|PMI")
 _ALWAYS_KEPT = {"SLURM_CONF", "SLURM_CLUSTERS", "SLURM_JWT"}
-_OPTION_OF_VARIABLE = {"TIMELIMIT": "time", "NOREQUEUE": "norequeue"}
+# Of sbatch's own variables only these, as sites' profiles set them; each counts where the config leaves its key open.
+SBATCH_VARIABLES = ("partition", "account", "qos", "constraint", "reservation")
 
 
 def has_slurm() -> bool:
@@ -72,8 +74,7 @@ def slurm(
 def submit_script(script: Path, *arguments: str, options: Sequence[str] = ()) -> str:
     """Queues a script and returns its job id.
 
-    What the script's own #SBATCH lines say holds: a variable such as SBATCH_PARTITION would overrule them, so it is
-    kept from sbatch where the script has that line. Elsewhere it holds as it does by hand.
+    What the script's own #SBATCH lines say holds, not what SBATCH_… variables of the shell would make of them.
 
     Args:
         arguments: the script's own.
@@ -85,7 +86,18 @@ def submit_script(script: Path, *arguments: str, options: Sequence[str] = ()) ->
     lines = script.read_text(encoding="utf-8", errors="replace").splitlines()
     given = {match.group(1) for line in lines if (match := re.match(r"#SBATCH\s+--([a-z-]+)", line))}
     environment = submission_environment(os.environ, given=given)
-    answer = slurm("sbatch", "--parsable", *options, str(script), *arguments, environment=environment)
+    try:
+        answer = slurm("sbatch", "--parsable", *options, str(script), *arguments, environment=environment)
+    except LaunchError as error:
+        what = error.problems[0].what
+        if not _ANSWER_LOST.search(what):
+            raise
+        raise LaunchError(
+            what,
+            why="SLURM's answer was lost: the job may be queued all the same.",
+            fix="submit again once `scontrol ping` answers: a job of this run that is queued is then found, and not "
+            "sent twice. `squeue --me` shows it, scancel ends it.",
+        ) from error
     job_id = answer.strip().splitlines()[-1].partition(";")[0] if answer.strip() else ""  # ID;CLUSTER in a federation
     if not job_id.isdecimal():
         raise LaunchError(
@@ -99,18 +111,19 @@ def submit_script(script: Path, *arguments: str, options: Sequence[str] = ()) ->
 def submission_environment(environment: Mapping[str, str], *, given: Iterable[str]) -> dict[str, str]:
     """The variables that sbatch may see when it queues a script with the #SBATCH options `given`.
 
-    From inside a job (an interactive one, say) the variables that describe that job are left out.
+    Of SBATCH_… those of `SBATCH_VARIABLES`, where the script has no such line. From inside a job (an interactive one,
+    say) the variables that describe that job are left out.
     """
-    options = {option.replace("-", "") for option in given}
+    options = set(given)
     inside = "SLURM_JOB_ID" in environment
     kept = {}
     for name, value in _plain(environment).items():
         if inside and _OF_A_JOB.match(name) and name not in _ALWAYS_KEPT:
             continue
         if name.startswith("SBATCH_"):
-            short = name.removeprefix("SBATCH_").replace("_", "")
-            if _OPTION_OF_VARIABLE.get(short, short.lower()) in options:
-                log.info("%s is not handed to sbatch: the script says it.", name)
+            option = name.removeprefix("SBATCH_").lower()
+            if option not in SBATCH_VARIABLES or option in options:
+                log.warning("%s of this shell does not count: cluster.slurm says what is asked for.", name)
                 continue
         kept[name] = value
     return kept

@@ -11,17 +11,14 @@ from pathlib import Path
 from typing import Literal
 
 from supertrainer import __version__
-from supertrainer.config.cluster import ClusterConfig
 from supertrainer.config.identity import run_name
 from supertrainer.config.spine import Config
-from supertrainer.core.errors import ConfigError, Problem
 from supertrainer.core.files import write_atomic
 from supertrainer.core.records import append_record, read_records
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.code import code_directory, copy_code
-from supertrainer.launch.jobs import job_states
-from supertrainer.launch.limits import limit_problems
-from supertrainer.launch.script import Job, render_array, render_script, script_problems
+from supertrainer.launch.jobs import job_states, jobs_of_scripts
+from supertrainer.launch.script import Job, render_array, render_script
 from supertrainer.launch.slurm import submit_script
 from supertrainer.operations.hub_commits import record_commits
 from supertrainer.operations.opening import find_run
@@ -47,27 +44,6 @@ class Submission:
     job: Job
     state: State
     job_ids: tuple[str, ...] = ()
-
-
-def require_submittable(configs: Sequence[Config]) -> None:
-    """Refuses what could never run as a job.
-
-    Raises:
-        ConfigError: with everything that the script or the cluster can't hold.
-    """
-    problems: list[Problem] = []
-    clusters: dict[str, ClusterConfig] = {}
-    for config in configs:
-        if config.operation == "check":
-            problems += ConfigError(
-                "operation=check is no job.", why="a submit checks first.", fix="submit the operation that is meant."
-            ).problems
-        clusters[config.cluster.model_dump_json()] = config.cluster
-        problems += script_problems(planned_job(config, planned_directory(config)))
-    for cluster in clusters.values():
-        problems += limit_problems(cluster)
-    if problems:
-        raise ConfigError(list(dict.fromkeys(problems)))
 
 
 def planned_directory(config: Config) -> RunDirectory:
@@ -195,10 +171,22 @@ def _record(submission: Submission, *, job_id: str, chain: Sequence[str], log: P
     append_record(submission.run.jobs_jsonl, row, sync=True)
 
 
+def _remember(run: RunDirectory, job_ids: Sequence[str]) -> None:
+    """Records jobs of the run whose submit was never answered, so that they can be followed and cancelled."""
+    known = {str(row.get("job_id")) for row in read_records(run.jobs_jsonl).rows}
+    for job_id in job_ids:
+        if job_id not in known:
+            row = {"event": "submit", "time": datetime.now(UTC).isoformat(timespec="seconds"), "job_id": job_id}
+            append_record(run.jobs_jsonl, row | {"chain": list(job_ids)}, sync=True)
+
+
 def _live_jobs(runs: Sequence[RunDirectory]) -> dict[Path, tuple[str, ...]]:
     """Of the runs that were submitted before, those whose jobs still wait or run."""
     known: dict[Path, list[str]] = {}
-    for run in runs:
+    sent = [run for run in runs if run.slurm_sh.is_file()]
+    queued = jobs_of_scripts(run.slurm_sh.resolve() for run in sent) if sent else {}
+    for run in sent:
+        _remember(run, queued.get(run.slurm_sh.resolve(), ()))
         rows = read_records(run.jobs_jsonl).rows
         known[run.path] = list(dict.fromkeys(str(row["job_id"]) for row in rows if row.get("job_id")))
     every = [job for jobs in known.values() for job in jobs]

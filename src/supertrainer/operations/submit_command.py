@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 import json
 import os
 import sys
@@ -17,19 +18,21 @@ from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import read_groups
 from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
-from supertrainer.core.errors import ConfigError, LaunchError, SupertrainerError
+from supertrainer.core.errors import ConfigError, SupertrainerError
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.jobs import cancel
 from supertrainer.launch.script import render_script
-from supertrainer.launch.slurm import has_slurm
+from supertrainer.launch.slurm import controller_answers
 from supertrainer.launch.status import as_rows, expand, run_statuses, table
 from supertrainer.launch.sweep_directory import is_sweep, write_results
 from supertrainer.operations.before_submit import check_configs, needs_fetching
 from supertrainer.operations.opening import locate
 from supertrainer.operations.paths import relative
-from supertrainer.operations.submission import planned_job, prepare, queue, require_submittable
+from supertrainer.operations.submission import planned_job, prepare, queue
+from supertrainer.operations.submittable import require_controller, require_submittable
 
 INTERRUPTED = 130
+_FLAGS = ("--dry-run", "--yes", "--no-check")
 USAGE = """usage: submit.py (+experiment=NAME | CONFIG | runs/NAME) [KEY=VALUE …]
                  [--dry-run] [--yes] [--json] [--no-check]
        submit.py status RUN… [--json] [--watch]
@@ -40,7 +43,9 @@ USAGE = """usage: submit.py (+experiment=NAME | CONFIG | runs/NAME) [KEY=VALUE �
   --dry-run   check and show the script; nothing is written or sent
   --yes       don't ask; without a terminal nothing is asked anyway
   --no-check  send without reading data and model first (the config and the cluster's limits are always checked)
-  --watch     look again until every run has ended"""
+  --watch     look again until every run has ended
+
+exit codes: 0 done · 1 SLURM failed · 2 the command, its config or the cluster's limits refuse it · 130 interrupted"""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -73,15 +78,18 @@ class _Parser(argparse.ArgumentParser):
 
 def _submit(words: Sequence[str], *, as_json: bool) -> int:
     parser = _Parser(add_help=False, allow_abbrev=False)
-    for flag in ("--dry-run", "--yes", "--no-check"):
+    for flag in _FLAGS:
         parser.add_argument(flag, action="store_true")
     options, rest = parser.parse_known_args(words)
-    command = parse_command([f"config={word}" if _is_path(word) else word for word in rest])
+    _require_no_misspelt_command(words[0])
+    command = parse_command(rest, bare_path=True, further_flags=_FLAGS)
     config = _config(command)
-    if not has_slurm() and not options.dry_run:
-        raise LaunchError("sbatch is not on this machine.", why="a submit goes to SLURM.", fix="start on a login node.")
-    require_submittable([config])
     told: TextIO = sys.stderr if as_json else sys.stdout
+    if not options.dry_run:
+        require_controller()
+    elif not controller_answers():
+        print("SLURM doesn't answer here: the cluster's limits are not compared.", file=told)
+    require_submittable([config], environment=os.environ)
     commits = [{}] if options.no_check else check_configs([config], stream=told)
     offline = not options.no_check or not needs_fetching([config])
     run = locate(config, source=command.source)
@@ -115,8 +123,10 @@ def _config(command: Command) -> Config:
     return validate_for_job(composed, environment=os.environ)
 
 
-def _is_path(word: str) -> bool:
-    return "=" not in word and not word.startswith(("-", "+", "~"))
+def _require_no_misspelt_command(word: str) -> None:
+    close = difflib.get_close_matches(word, ("status", "cancel"), n=1)
+    if close and not Path(word).exists():
+        raise ConfigError(f"{word}: there is no such command, file or run directory.", fix=f"did you mean {close[0]}?")
 
 
 def _agreed() -> bool:

@@ -62,7 +62,7 @@ def _stop(open_run: OpenRun, result: TrainResult) -> None:
     """Says how a run goes on that was stopped at a checkpoint: by its job, or by the same command."""
     open_run.reason = result.stopped_by or ""
     open_run.outcome = "saved" if has_waiting_script() else "interrupted"
-    how = "its job goes on" if has_waiting_script() else "the same command goes on"
+    how = "its job goes on, unless it was cancelled" if has_waiting_script() else "the same command goes on"
     log.warning("interrupted at step %d of %d, saved: %s", result.step, result.planned_steps, how)
     if has_waiting_script() and is_main():
         ask_for_requeue(open_run.directory, reason=open_run.reason, step=result.step)

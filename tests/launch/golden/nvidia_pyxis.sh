@@ -37,6 +37,16 @@ record() {
 cd /home/me/project || exit 1
 wish=$run/requeue-$job.json  # written where the run wants to go on after this start
 rm -f "$wish"  # the last start's
+# However the script ends, it says so: a setup line may end it, or a name without a value.
+ended=false
+# shellcheck disable=SC2329  # the trap calls it
+on_exit() {
+    local last=$?
+    if [ "$ended" = true ]; then return; fi
+    say "error: this script ended with $last before the run did."
+    record end "\"exit_code\":$last,\"requeued\":false"
+}
+trap on_exit EXIT
 record start "\"nodes\":\"$SLURM_JOB_NODELIST\""
 
 # What may be left of the submitting shell: another run's place, and the GPUs of one node, which srun would
@@ -83,7 +93,7 @@ checkpoint=none
 for step in "$run"/checkpoints/step-*; do if [ -d "$step" ]; then checkpoint=${step##*/}; fi; done
 
 # $1: the exit code, $2: whether the job is to be requeued.
-finish() { record end "\"exit_code\":$1,\"requeued\":$2,\"checkpoint\":\"$checkpoint\""; }
+finish() { ended=true; record end "\"exit_code\":$1,\"requeued\":$2,\"checkpoint\":\"$checkpoint\""; }
 
 again=false  # whether the run wants to go on: it writes this job's requeue file and ends with 0
 if [ "$code" -eq 0 ] && [ -e "$wish" ]; then again=true; fi
@@ -107,7 +117,8 @@ state() { scontrol show job "$job" 2> /dev/null | sed -n 's/^ *JobState=\([A-Z_]
 now=$(state)
 if [ -n "$now" ] && [ "$now" != RUNNING ]; then
     say "SLURM has the job as $now, and ends or requeues it itself."
-    finish "$code" false
+    ended=true
+    record end "\"exit_code\":$code,\"requeued\":false,\"state\":\"$now\""
     exit "$code"
 fi
 
