@@ -46,3 +46,12 @@ def test_flags_and_overrides_in_any_order(tmp_path: Path) -> None:
 def test_a_bad_flag_says_what_to_do(words: list[str], expected: str) -> None:
     with pytest.raises(ConfigError, match=expected):
         parse_command(words)
+
+
+def test_a_bare_word_may_be_the_config_but_not_a_flags_value(tmp_path: Path) -> None:
+    words = ["--config-dir", str(tmp_path), "mine.yaml", "run.seed=1", "+experiment=x", "~tracker"]
+    command = parse_command(words, bare_path=True)
+    assert (command.source, command.config_dirs) == (Path("mine.yaml"), (tmp_path,))
+    assert command.overrides == ("run.seed=1", "+experiment=x", "~tracker")
+    with pytest.raises(ConfigError, match="did you mean --dry-run"):
+        parse_command(["--dryrun"], further_flags=("--dry-run",))

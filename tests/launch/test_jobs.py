@@ -1,9 +1,11 @@
 """Jobs' states and how they are cancelled. The answers were recorded from SLURM 22.05.8, but where a test says."""
 
+from pathlib import Path
+
 import pytest
 
 from supertrainer.core.errors import LaunchError
-from supertrainer.launch.jobs import JobState, cancel, is_running, job_states, seconds_of
+from supertrainer.launch.jobs import JobState, cancel, is_running, job_states, jobs_of_scripts, seconds_of
 
 SQUEUE = """\
 1|1|COMPLETED|None|n1|0:01|30:00|0|0|
@@ -217,3 +219,10 @@ def test_cancel_says_when_slurm_cannot_be_asked(programs):
 )
 def test_times_are_read(text, seconds):
     assert seconds_of(text) == seconds
+
+
+def test_jobs_are_found_by_the_script_that_they_run(programs):
+    rows = "12|/runs/a/slurm.sh|\n13|/runs/b c/slurm.sh|\n14|(null)|\n15|/runs/a/slurm.sh|\n"
+    programs.add("squeue", stdout=rows)
+    scripts = [Path("/runs/a/slurm.sh"), Path("/runs/b c/slurm.sh"), Path("/runs/d/slurm.sh")]
+    assert jobs_of_scripts(scripts) == {scripts[0]: ["12", "15"], scripts[1]: ["13"]}

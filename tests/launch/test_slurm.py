@@ -104,3 +104,20 @@ def test_whether_the_controller_answers(programs):
     )
     assert not controller_answers()
     assert os.environ["PATH"] == str(programs.directory)
+
+
+def test_of_sbatchs_own_variables_only_a_sites_usual_ones_count():
+    environment = {"SBATCH_ACCOUNT": "mine", "SBATCH_NO_REQUEUE": "1", "SBATCH_ARRAY_INX": "0-3", "SBATCH_WAIT": "1"}
+    kept = submission_environment({**environment, "HOME": "/h"}, given=["time"])
+    assert kept == {"SBATCH_ACCOUNT": "mine", "HOME": "/h", "LC_ALL": "C.UTF-8", "SLURM_BITSTR_LEN": "0"}
+
+
+@pytest.mark.parametrize(
+    "stderr", ["sbatch: error: Batch job submission failed: Socket timed out on send/recv operation", ""]
+)
+def test_a_lost_answer_says_that_the_job_may_be_queued(programs, tmp_path, stderr):
+    programs.add("sbatch", stderr=stderr, code=1 if stderr else 137)
+    with pytest.raises(LaunchError) as caught:
+        submit_script(script(tmp_path))
+    assert "the job may be queued all the same" in str(caught.value)
+    assert "submit again once `scontrol ping` answers" in str(caught.value)
