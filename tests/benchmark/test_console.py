@@ -39,6 +39,7 @@ samples of test
 
 run directory runs/train_bert-1a2b3c4d
 report        runs/train_bert-1a2b3c4d/report.md
+page          runs/train_bert-1a2b3c4d/report.html
 run again:
   supertrainer config=runs/train_bert-1a2b3c4d
 """

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from supertrainer.benchmark import report as report_module
-from supertrainer.benchmark.report import read_report, write_report
+from supertrainer.benchmark.report import add_missing_page, read_report, write_report
 from supertrainer.benchmark.results import Report
 from supertrainer.core.errors import DataError
 from supertrainer.core.records import append_record
@@ -68,6 +68,42 @@ def test_second_report_replaces_the_first(run: RunDirectory, make_report: Callab
     assert read_report(run).status == "interrupted"
     assert "| status | interrupted |" in run.report_md.read_text(encoding="utf-8")
     assert not list(run.path.glob("**/*.tmp"))
+
+
+def test_links_of_the_html_page_lead_to_files(run: RunDirectory, make_report: Callable[..., Report]) -> None:
+    write_report(run, report=make_report())
+    page = run.report_html.read_text(encoding="utf-8")
+    links = re.findall(r'href="([^"#][^"]*)"', page)
+    assert {"report.json", "report.md", "metrics.jsonl"} <= set(links)
+    assert all((run.path / link).is_file() for link in links if link != "data:,")
+    assert page.count("<polyline") == 2  # loss and learning rate
+
+
+def test_missing_page_is_written_from_the_report_and_another_stays(
+    run: RunDirectory, make_report: Callable[..., Report]
+) -> None:
+    write_report(run, report=make_report())
+    page = run.report_html.read_bytes()
+    run.report_html.unlink()
+    add_missing_page(run, report=read_report(run))
+    assert run.report_html.read_bytes() == page
+    run.report_html.write_text("mine")
+    add_missing_page(run, report=read_report(run))
+    assert run.report_html.read_text() == "mine"
+
+
+def test_page_that_cannot_be_written_is_told_and_no_error(
+    run: RunDirectory,
+    make_report: Callable[..., Report],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def read_only(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(report_module, "write_atomic", read_only)
+    add_missing_page(run, report=make_report())
+    assert "report.html is not there and can't be written: [Errno 13] Permission denied" in caplog.text
 
 
 def test_failing_picture_leaves_the_old_report(

@@ -15,11 +15,13 @@ def test_the_files_of_a_run_have_these_names() -> None:
     paths = [
         *(run.config_yaml, run.config_json, run.environment_json, run.data_json, run.lock_json, run.attempts_jsonl),
         *(run.metrics_jsonl, run.logs, run.checkpoints, run.model, run.report_json, run.report_md, run.plots),
+        run.report_html,
         *(run.tensorboard, run.predictions_jsonl),
     ]
     assert [str(path.relative_to("runs/a")) for path in paths] == [
         *("config.yaml", "config.json", "environment.json", "data.json", "lock.json", "attempts.jsonl"),
         *("metrics.jsonl", "logs", "checkpoints", "model", "report.json", "report.md", "plots"),
+        "report.html",
         *("tensorboard", "predictions.jsonl"),
     ]
     assert run.name == "a"

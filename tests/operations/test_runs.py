@@ -34,8 +34,8 @@ def test_a_run_leaves_everything_and_a_second_start_only_reports(zygote: Zygote,
     assert "runs/a/report.md" in first
     for name in (
         "config.yaml", "config.json", "environment.json", "data.json", "attempts.jsonl", "metrics.jsonl",
-        "logs/run.log", "model/model.safetensors", "model/tokenizer.json", "report.json", "report.md", "plots/loss.png",
-        "plots/confusion.png", "benchmark.json", "predictions.jsonl",
+        "logs/run.log", "model/model.safetensors", "model/tokenizer.json", "report.json", "report.html", "report.md",
+        "plots/loss.png", "plots/confusion.png", "benchmark.json", "predictions.jsonl",
     ):  # fmt: skip
         assert (run / name).exists(), name
     assert not (run / "lock.json").exists()
@@ -92,6 +92,18 @@ def test_a_finished_run_is_shown_without_its_data_and_from_where_it_was_moved(zy
     assert "majority class" in text
     assert "moved/report.md" in text
     assert "runs/a" not in text
+
+
+def test_a_missing_page_alone_is_written_again_without_a_start(zygote: Zygote, place: Path) -> None:
+    assert zygote.run([*QUICK, "run.name=a"], directory=place) == 0
+    run = place / "runs" / "a"
+    starts, report = (run / "attempts.jsonl").read_bytes(), (run / "report.json").stat().st_mtime_ns
+    for words in ([*QUICK, "run.name=a"], ["config=runs/a"]):
+        (run / "report.html").unlink()
+        assert zygote.run(words, directory=place) == 0
+        assert "<svg" in (run / "report.html").read_text()
+    assert (run / "attempts.jsonl").read_bytes() == starts
+    assert (run / "report.json").stat().st_mtime_ns == report
 
 
 def test_what_is_missing_at_the_end_is_done_again(zygote: Zygote, place: Path) -> None:

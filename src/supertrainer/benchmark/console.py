@@ -37,7 +37,10 @@ def print_report(report: Report, *, stream: TextIO) -> None:
         *_samples(report),
         *_notes(report),
     ]
-    _write([*lines, "", *_files(report.directory, report="report.md"), *_commands(report)], stream=stream)
+    _write(
+        [*lines, "", *_files(report.directory, report="report.md", page="report.html"), *_commands(report)],
+        stream=stream,
+    )
 
 
 def print_benchmark(result: BenchmarkResult, *, directory: str, stream: TextIO) -> None:

@@ -8,11 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-from pydantic import JsonValue
-
 from supertrainer.benchmark.display import one_line
 from supertrainer.benchmark.results import Report
-from supertrainer.benchmark.summary import class_table, comparison, data_text, model_text, timing_text, verdict
+from supertrainer.benchmark.summary import (
+    attempts_table,
+    class_table,
+    comparison,
+    data_text,
+    model_text,
+    timing_text,
+    training_text,
+    verdict,
+)
 
 MARKUP = re.compile(r"([\\`*\[\]|~$#]|(?<![^\W_])_|_(?![^\W_]))")  # an underscore inside a word is none
 ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
@@ -113,24 +120,9 @@ def _samples(report: Report) -> list[str]:
 
 
 def _training(report: Report, *, plots: Mapping[str, str]) -> list[str]:
-    facts = [f"Optimizer steps: {report.steps:,}."]
-    if report.checkpoint_steps:
-        facts.append(f"Checkpoints kept: {', '.join(f'step {step:,}' for step in report.checkpoint_steps)}.")
-    if report.best_step is not None:
-        facts.append(f"Best by {escape(report.main_metric)}: step {report.best_step:,}.")
-    blocks = ["## Training", " ".join(facts), *_pictures(plots, names=("loss", "learning_rate"))]
-    return blocks + (["### Attempts", table(_attempts(report))] if report.attempts else [])
-
-
-def _attempts(report: Report) -> list[list[str]]:
-    """A line for each start of the run, from its start and end rows; one without an end runs still, or was killed."""
-    merged: dict[JsonValue, dict[str, JsonValue]] = {}
-    for row in report.attempts:
-        event = "ended" if row.get("event") == "end" else "started"
-        merged.setdefault(row.get("attempt"), {}).update(row | {event: row.get("time")})
-    columns = ("attempt", "started", "ended", "host", "processes", "resumed_step", "outcome", "step", "reason")
-    rows = [[_value_text(attempt.get(column)) for column in columns] for attempt in merged.values()]
-    return [[column.replace("_", " ") for column in columns], *rows]
+    facts = escape(training_text(report), width=1_000)
+    blocks = ["## Training", facts, *_pictures(plots, names=("loss", "learning_rate"))]
+    return blocks + (["### Attempts", table(attempts_table(report))] if report.attempts else [])
 
 
 def _notes(report: Report) -> list[str]:
@@ -144,7 +136,3 @@ def _commands(report: Report) -> list[str]:
 
 def _pictures(plots: Mapping[str, str], *, names: Sequence[str]) -> list[str]:
     return [f"![{PICTURES[name]}]({plots[name]})" for name in names if name in plots]
-
-
-def _value_text(value: JsonValue) -> str:
-    return "-" if value is None or value == "" else str(value)

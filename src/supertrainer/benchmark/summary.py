@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from pydantic import JsonValue
+
 from supertrainer.benchmark.display import duration_text, score_text
 from supertrainer.benchmark.results import BenchmarkResult, Report, Scores
 
@@ -90,6 +92,31 @@ def class_table(scores: Scores) -> list[list[str]]:
         for score in scores.per_class
     ]
     return [["class", "precision", "recall", "F1", "rows"], *rows]
+
+
+def training_text(report: Report) -> str:
+    """Steps done, checkpoints kept, the best one."""
+    facts = [f"Optimizer steps: {report.steps:,}."]
+    if report.checkpoint_steps:
+        facts.append(f"Checkpoints kept: {', '.join(f'step {step:,}' for step in report.checkpoint_steps)}.")
+    if report.best_step is not None:
+        facts.append(f"Best by {report.main_metric}: step {report.best_step:,}.")
+    return " ".join(facts)
+
+
+def attempts_table(report: Report) -> list[list[str]]:
+    """A line for each start of the run, from its start and end rows; one without an end runs still, or was killed."""
+    merged: dict[JsonValue, dict[str, JsonValue]] = {}
+    for row in report.attempts:
+        event = "ended" if row.get("event") == "end" else "started"
+        merged.setdefault(row.get("attempt"), {}).update(row | {event: row.get("time")})
+    columns = ("attempt", "started", "ended", "host", "processes", "resumed_step", "outcome", "step", "reason")
+    rows = [[_value_text(attempt.get(column)) for column in columns] for attempt in merged.values()]
+    return [[column.replace("_", " ") for column in columns], *rows]
+
+
+def _value_text(value: JsonValue) -> str:
+    return "-" if value is None or value == "" else str(value)
 
 
 def _scored_metrics(scores: Report | BenchmarkResult) -> Mapping[str, float]:

@@ -93,6 +93,11 @@ class RunDirectory:
         return self.path / "report.md"
 
     @property
+    def report_html(self) -> Path:
+        """The report as one page for a browser."""
+        return self.path / "report.html"
+
+    @property
     def plots(self) -> Path:
         return self.path / "plots"
 

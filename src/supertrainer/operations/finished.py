@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 
 from supertrainer.benchmark.console import print_report
-from supertrainer.benchmark.report import read_report
+from supertrainer.benchmark.report import add_missing_page, read_report
 from supertrainer.config.command import Command
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations.paths import relative
@@ -25,6 +25,7 @@ def print_if_finished(command: Command) -> bool:
     report = read_report(directory)
     if report.operation != "train":
         return False
+    add_missing_page(directory, report=report)
     here = relative(directory.path)  # the run may have been moved since
     commands = {purpose: text.replace(report.directory, here) for purpose, text in report.commands.items()}
     print_report(report.model_copy(update={"directory": here, "commands": commands}), stream=sys.stdout)

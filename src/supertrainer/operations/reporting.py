@@ -19,7 +19,7 @@ from supertrainer.operations.paths import program, relative
 
 
 def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show: bool = True) -> None:
-    """Writes report.json, report.md and plots, and prints the report.
+    """Writes report.json, report.html, report.md and plots, and prints the report.
 
     Args:
         shared: fields of `Report` that the operation knows.

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from supertrainer.benchmark.console import print_report
-from supertrainer.benchmark.report import read_report
+from supertrainer.benchmark.report import add_missing_page, read_report
 from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
 from supertrainer.core import distributed
@@ -65,4 +65,6 @@ def _run(names: Sequence[str], config: Config, directory: RunDirectory) -> int:
 def _show_again(config: Config, directory: RunDirectory) -> None:
     """Prints the report of a run that has finished, if its data is still what it was."""
     require_same_data(directory, build_dataset(config))
-    print_report(read_report(directory), stream=sys.stdout)
+    report = read_report(directory)
+    add_missing_page(directory, report=report)
+    print_report(report, stream=sys.stdout)

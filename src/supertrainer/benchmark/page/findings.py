@@ -1,0 +1,182 @@
+"""What the page is made from: the report and the files of its run directory, fit to be handed on."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from supertrainer.benchmark.results import Report
+from supertrainer.config.secrets import redact
+from supertrainer.core.files import json_text
+from supertrainer.core.records import last_per_step, read_records
+from supertrainer.core.run_directory import RunDirectory
+
+MISTAKES = 20
+MOST_TEXT = 4_000  # characters that are kept of a row's text
+MOST_CONFIG = 60_000  # characters
+HOMES = re.compile(
+    r"(?<![\w.~-])(?:/home/|/Users/|/users/|[A-Za-z]:\\Users\\)[^/\\\s'\",:]+|(?<![\w.~/-])/root(?=/|\s|$)"
+)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A row whose predicted class is wrong, and how sure the model was.
+
+    Attributes:
+        row: its number in the split.
+        texts: its text, or both of a pair; cut to `MOST_TEXT` characters.
+        characters: how many each text really has.
+        true: its class.
+        predicted: what the model took it for.
+        probability: that the model gave to its prediction.
+        true_probability: that it gave to the truth.
+    """
+
+    row: int
+    texts: tuple[str, ...]
+    characters: tuple[int, ...]
+    true: str
+    predicted: str
+    probability: float
+    true_probability: float | None = None
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that a section may tell, without secrets and home directories.
+
+    Attributes:
+        report: the report.
+        records: one row of metrics.jsonl a step, by rising step; the last one of a resumed run counts.
+        mistakes: the wrong predictions of the scored split that the model was surest of, the surest first.
+        environment: what environment.json holds.
+        command: the words that the last start was made with.
+        config: config.yaml.
+        files: of the run directory, to link to.
+    """
+
+    report: Report
+    records: Sequence[Mapping[str, Any]] = ()
+    mistakes: Sequence[Mistake] = ()
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    command: Sequence[str] = ()
+    config: str = ""
+    files: Sequence[str] = ()
+
+
+def gather(
+    run: RunDirectory, *, report: Report, records: Iterable[Mapping[str, Any]], files: Sequence[str] = ()
+) -> Findings:
+    """What a run directory holds for its page. Parts that aren't there, or can't be read, are left out.
+
+    Args:
+        run: where they lie.
+        report: of this run.
+        records: the rows of its metrics.jsonl.
+        files: names of files to link to.
+    """
+    starts = [row for row in read_records(run.attempts_jsonl).rows if row.get("event") == "start"]
+    command = starts[-1].get("command") if starts else None
+    return Findings(
+        report=Report.model_validate_json(json_text(presentable(json.loads(json_text(report.model_dump()))))),
+        records=last_per_step(records),
+        mistakes=surest_mistakes(_predictions(run, split=report.scored_split)),
+        environment=presentable(_json(run.environment_json)),
+        command=tuple(presentable([str(word) for word in command])) if isinstance(command, list) else (),
+        config=presentable(_text(run.config_yaml)[:MOST_CONFIG]),
+        files=tuple(files),
+    )
+
+
+def surest_mistakes(records: Iterable[Mapping[str, Any]], *, most: int = MISTAKES) -> tuple[Mistake, ...]:
+    """The wrong predictions of greatest probability, the surest first; rows without a single true class don't count.
+
+    Args:
+        records: lines of predictions.jsonl; they are read once, and only `most` of them are kept.
+        most: how many.
+    """
+    wrong = (
+        record
+        for record in records
+        if isinstance(record.get("true"), str)
+        and isinstance(record.get("predicted"), str)
+        and record["true"] != record["predicted"]
+        and isinstance(record.get("probabilities"), dict)
+    )
+    surest = heapq.nsmallest(most, wrong, key=lambda record: (-_probability(record, "predicted"), record["row"]))
+    return tuple(_mistake(record) for record in surest)
+
+
+def presentable(value: Any) -> Any:
+    """A value of JSON's kinds whose texts have no secret, and `~` for anybody's home directory."""
+    match value:
+        case str():
+            return _without_homes(redact(value)).encode(errors="replace").decode()  # halves of a character
+        case Mapping():
+            return {key: presentable(item) for key, item in value.items()}
+        case list() | tuple():
+            return type(value)(presentable(item) for item in value)
+    return value
+
+
+def _without_homes(text: str) -> str:
+    home = str(Path.home())
+    if len(home) > 1 and home in text:
+        text = re.sub(rf"(?<![\w.~/-]){re.escape(home)}(?=[/\\\s'\",:]|$)", "~", text)
+    return HOMES.sub("~", text)
+
+
+def _mistake(record: Mapping[str, Any]) -> Mistake:
+    texts = (
+        [record["text"]] if isinstance(record.get("text"), str) else [str(part) for part in record.get("text") or ()]
+    )
+    return Mistake(
+        row=record["row"],
+        texts=tuple(redact(part[:MOST_TEXT]) for part in texts),
+        characters=tuple(map(len, texts)),
+        true=presentable(record["true"]),
+        predicted=presentable(record["predicted"]),
+        probability=_probability(record, "predicted"),
+        true_probability=_probability(record, "true") if record["true"] in record["probabilities"] else None,
+    )
+
+
+def _probability(record: Mapping[str, Any], which: str) -> float:
+    value = record["probabilities"].get(record[which])
+    return float(value) if isinstance(value, int | float) else 0.0
+
+
+def _predictions(run: RunDirectory, *, split: str | None) -> Iterator[Mapping[str, Any]]:
+    """The records of predictions.jsonl, if they are those of the scored split: a later benchmark replaces them."""
+    scored = _json(run.path / "benchmark.json").get("split")
+    if split is None or scored != split or not run.predictions_jsonl.is_file():
+        return
+    with run.predictions_jsonl.open(encoding="utf-8", errors="replace") as file:
+        for line in file:
+            try:
+                record = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(record, dict) and isinstance(record.get("row"), int):
+                yield record
+
+
+def _json(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(_text(path))
+    except ValueError:
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
