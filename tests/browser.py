@@ -74,9 +74,10 @@ class Page:
 
     def point(self, selector: str, *, across: float, down: float = 0.5) -> None:
         """Moves the pointer to a place of an element, as shares of its width and height."""
+        one = f"document.querySelector({json.dumps(selector)})"
+        self.value(f"{one}.scrollIntoView({{behavior: 'instant'}})")
         left, top, width, height = self.value(
-            f"(() => {{ const one = document.querySelector({json.dumps(selector)});"
-            " one.scrollIntoView({behavior: 'instant'}); const box = one.getBoundingClientRect(); return [box.left, box.top, box.width, box.height] })()"
+            f"(box => [box.left, box.top, box.width, box.height])({one}.getBoundingClientRect())"
         )
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=left + across * width, y=top + down * height)
 
