@@ -46,7 +46,7 @@ METRIC_OPTIONS: dict[Task, str] = {
 }
 """The option of the group `metric` for each head."""
 
-_LOWER_IS_BETTER = frozenset({"loss", "hamming_loss", "mse", "rmse", "mae", "perplexity"})
+LOWER_IS_BETTER = frozenset({"loss", "hamming_loss", "mse", "rmse", "mae", "perplexity"})
 _MAIN = "The scalar that ranks checkpoints and stands first in a report."
 
 
@@ -70,7 +70,7 @@ class MetricConfig(TargetModel):
 
     @model_validator(mode="after")
     def _direction_fits_main(self) -> MetricConfig:
-        if self.task is not None and self.greater_is_better == (self.main in _LOWER_IS_BETTER):
+        if self.task is not None and self.greater_is_better == (self.main in LOWER_IS_BETTER):
             given, right = str(self.greater_is_better).lower(), str(not self.greater_is_better).lower()
             raise ValueError(
                 f"main={self.main} with greater_is_better={given} would keep the worst checkpoint. "

@@ -13,10 +13,11 @@ from typing import Any
 import pytest
 
 from supertrainer.benchmark.page.document import SECTIONS, render
-from supertrainer.benchmark.page.findings import Findings, gather, presentable, surest_mistakes
+from supertrainer.benchmark.page.findings import Findings, gather, presentable
 from supertrainer.benchmark.page.markup import Section, table, tag, text
 from supertrainer.benchmark.page.training import curves, running_mean, series
-from supertrainer.benchmark.results import Report
+from supertrainer.benchmark.page.worst import read_worst
+from supertrainer.benchmark.results import Report, Sample
 from supertrainer.core.files import write_json
 from supertrainer.core.records import append_record
 from supertrainer.core.run_directory import RunDirectory
@@ -108,21 +109,13 @@ def test_only_its_own_script_and_style_may_run(run: RunDirectory, make_report: M
     assert "\u202e" not in page
 
 
-def test_surest_mistakes_first_and_no_more_than_wanted() -> None:
-    records = [record(0, "good", 0.6), record(1, "bad", 0.1), record(2, "good", 0.9), record(3, "good", 0.9)]
-    records += [record(4, "good", 0.99, true=None), record(5, "good", 0.99, true=["bad"])]
-    found = surest_mistakes(records, most=2)
-    assert [(one.row, one.probability, one.true_probability) for one in found] == [(2, 0.9, 0.1), (3, 0.9, 0.1)]
-    pair = surest_mistakes([record(0, "good", 0.6, text=["x" * 10_000, ""])])[0]
-    assert (len(pair.texts[0]), pair.texts[1], pair.characters) == (4_000, "", (10_000, 0))
-
-
 def test_mistakes_are_those_of_the_scored_split(run: RunDirectory, make_report: Made) -> None:
     with run.predictions_jsonl.open("a") as file:
         file.write('{"row": 99, "tr')  # torn off
     page = page_of(run, make_report())
     assert re.findall(r"row (\d+)</span><span><span class=.muted.>true", page)[:2] == ["39", "38"]
     assert page.count('class="card wrong"') == 20 + 1  # a sample is wrong too
+    assert "The 20 wrong predictions of greatest probability. Of 20 rows of test, 4 are wrong." in page
     write_json(run.path / "benchmark.json", {"split": "validation"})
     assert "mistakes" not in anchors(page_of(run, make_report()))
 
@@ -171,6 +164,24 @@ def test_many_classes_make_a_page_of_bounded_size(make_report: Made) -> None:
     page = render(Findings(report))
     assert page.count('<th scope="row"') == 41
     assert len(page) < 500_000
+
+
+def test_predicted_numbers_are_drawn_and_a_sample_is_neither_right_nor_wrong(make_report: Made) -> None:
+    worst = read_worst([{"row": 3, "text": "a", "true": 1.0, "predicted": 3.0}])
+    sample = Sample(row=3, text="a", true="1", predicted="3", error=2.0)
+    scores = {"metrics": {"test": {"mse": 4.0}}, "main_metric": "mse", "baselines": ()}
+    report = make_report(samples=(sample,), per_class=(), confusion=(), **scores)
+    page = render(Findings(report, worst=worst))
+    assert "<title>row 3: 1, 3</title>" in page
+    assert page.count("off by") == 2
+    assert page.count('class="card"') == 1
+
+
+def test_bars_of_an_error_say_that_less_is_better(make_report: Made) -> None:
+    baseline = make_report().baselines[0].model_copy(update={"metrics": {"mse": 8.0}})
+    report = make_report(metrics={"test": {"mse": 4.0}}, main_metric="mse", baselines=(baseline,))
+    assert "mse beside the baselines: less is better" in render(Findings(report))
+    assert "less is better" not in render(Findings(make_report()))
 
 
 def test_a_loss_that_is_no_number_is_said(make_report: Made) -> None:

@@ -11,13 +11,13 @@ from supertrainer.benchmark.page.facts import about, commands, environment, file
 from supertrainer.benchmark.page.findings import Findings
 from supertrainer.benchmark.page.markup import Html, Section, join, name, tag, text
 from supertrainer.benchmark.page.result import notes, result
-from supertrainer.benchmark.page.rows import mistakes, samples
+from supertrainer.benchmark.page.rows import mistakes, numbers, samples
 from supertrainer.benchmark.page.script import SCRIPT
 from supertrainer.benchmark.page.style import STYLE
 from supertrainer.benchmark.page.training import attempts, curves
 
 SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (
-    *(result, notes, curves, classes, confusion, mistakes, samples),
+    *(result, notes, curves, classes, confusion, numbers, mistakes, samples),
     *(about, environment, attempts, commands, files),
 )
 """In the order of the page. Another kind of result is one more function here; of None nothing is shown."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
+import dataclasses
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -10,41 +10,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from supertrainer.benchmark.page.worst import NOTHING, Worst, read_worst
 from supertrainer.benchmark.results import Report
 from supertrainer.config.secrets import redact
 from supertrainer.core.files import json_text
 from supertrainer.core.records import last_per_step, read_records
 from supertrainer.core.run_directory import RunDirectory
 
-MISTAKES = 20
-MOST_TEXT = 4_000  # characters that are kept of a row's text
 MOST_CONFIG = 60_000  # characters
 HOMES = re.compile(
     r"(?<![\w.~-])(?:/home/|/Users/|/users/|[A-Za-z]:\\Users\\)[^/\\\s'\",:]+|(?<![\w.~/-])/root(?=/|\s|$)"
 )
-
-
-@dataclass(frozen=True)
-class Mistake:
-    """A row whose predicted class is wrong, and how sure the model was.
-
-    Attributes:
-        row: its number in the split.
-        texts: its text, or both of a pair; cut to `MOST_TEXT` characters.
-        characters: how many each text really has.
-        true: its class.
-        predicted: what the model took it for.
-        probability: that the model gave to its prediction.
-        true_probability: that it gave to the truth.
-    """
-
-    row: int
-    texts: tuple[str, ...]
-    characters: tuple[int, ...]
-    true: str
-    predicted: str
-    probability: float
-    true_probability: float | None = None
 
 
 @dataclass(frozen=True)
@@ -54,7 +30,7 @@ class Findings:
     Attributes:
         report: the report.
         records: one row of metrics.jsonl a step, by rising step; the last one of a resumed run counts.
-        mistakes: the wrong predictions of the scored split that the model was surest of, the surest first.
+        worst: the rows of the scored split that the model got most wrong, and its predicted numbers.
         environment: what environment.json holds.
         command: the words that the last start was made with.
         config: config.yaml.
@@ -63,7 +39,7 @@ class Findings:
 
     report: Report
     records: Sequence[Mapping[str, Any]] = ()
-    mistakes: Sequence[Mistake] = ()
+    worst: Worst = NOTHING
     environment: Mapping[str, Any] = field(default_factory=dict)
     command: Sequence[str] = ()
     config: str = ""
@@ -86,31 +62,12 @@ def gather(
     return Findings(
         report=Report.model_validate_json(json_text(presentable(json.loads(json_text(report.model_dump()))))),
         records=last_per_step(records),
-        mistakes=surest_mistakes(_predictions(run, split=report.scored_split)),
+        worst=_presentable(read_worst(_predictions(run, split=report.scored_split))),
         environment=presentable(_json(run.environment_json)),
         command=tuple(presentable([str(word) for word in command])) if isinstance(command, list) else (),
         config=presentable(_text(run.config_yaml)[:MOST_CONFIG]),
         files=tuple(files),
     )
-
-
-def surest_mistakes(records: Iterable[Mapping[str, Any]], *, most: int = MISTAKES) -> tuple[Mistake, ...]:
-    """The wrong predictions of greatest probability, the surest first; rows without a single true class don't count.
-
-    Args:
-        records: lines of predictions.jsonl; they are read once, and only `most` of them are kept.
-        most: how many.
-    """
-    wrong = (
-        record
-        for record in records
-        if isinstance(record.get("true"), str)
-        and isinstance(record.get("predicted"), str)
-        and record["true"] != record["predicted"]
-        and isinstance(record.get("probabilities"), dict)
-    )
-    surest = heapq.nsmallest(most, wrong, key=lambda record: (-_probability(record, "predicted"), record["row"]))
-    return tuple(_mistake(record) for record in surest)
 
 
 def presentable(value: Any) -> Any:
@@ -132,24 +89,17 @@ def _without_homes(text: str) -> str:
     return HOMES.sub("~", text)
 
 
-def _mistake(record: Mapping[str, Any]) -> Mistake:
-    texts = (
-        [record["text"]] if isinstance(record.get("text"), str) else [str(part) for part in record.get("text") or ()]
-    )
-    return Mistake(
-        row=record["row"],
-        texts=tuple(redact(part[:MOST_TEXT]) for part in texts),
-        characters=tuple(map(len, texts)),
-        true=presentable(record["true"]),
-        predicted=presentable(record["predicted"]),
-        probability=_probability(record, "predicted"),
-        true_probability=_probability(record, "true") if record["true"] in record["probabilities"] else None,
-    )
-
-
-def _probability(record: Mapping[str, Any], which: str) -> float:
-    value = record["probabilities"].get(record[which])
-    return float(value) if isinstance(value, int | float) else 0.0
+def _presentable(worst: Worst) -> Worst:
+    """Texts without secrets; they are a reader's data, so what looks like a home directory stays."""
+    rows = [
+        dataclasses.replace(
+            one,
+            texts=tuple(redact(text) for text in one.texts),
+            told=tuple(told._replace(value=presentable(told.value)) for told in one.told),
+        )
+        for one in worst.mistakes
+    ]
+    return worst._replace(mistakes=tuple(rows))
 
 
 def _predictions(run: RunDirectory, *, split: str | None) -> Iterator[Mapping[str, Any]]:

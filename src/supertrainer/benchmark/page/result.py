@@ -9,6 +9,7 @@ from supertrainer.benchmark.page import charts
 from supertrainer.benchmark.page.findings import Findings
 from supertrainer.benchmark.page.markup import NOTHING, Section, folded, join, name, paragraph, table, tag, text
 from supertrainer.benchmark.summary import comparison, verdict
+from supertrainer.metrics.schema import LOWER_IS_BETTER
 
 OURS = "this model"
 
@@ -28,7 +29,8 @@ def result(findings: Findings) -> Section | None:
         compared = {OURS: value} | {one.name: one.metrics.get(report.main_metric, math.nan) for one in report.baselines}
         drawn = {who: score for who, score in compared.items() if math.isfinite(score) and score >= 0}
         if len(drawn) > 1 and OURS in drawn:
-            parts.append(charts.bars(drawn, title=f"{report.main_metric} beside the baselines", strong=OURS))
+            less = ": less is better" if report.main_metric in LOWER_IS_BETTER else ""
+            parts.append(charts.bars(drawn, title=f"{report.main_metric} beside the baselines{less}", strong=OURS))
     if difference := verdict(report):
         parts.append(paragraph(text(f"{difference}.")))
     parts.append(table(rows, numbers_from=2))

@@ -1,24 +1,38 @@
-"""Sections that show rows: the surest mistakes, and samples. Their texts are anybody's."""
+"""Sections that show rows: predicted numbers, the worst mistakes, and samples. Their texts are anybody's."""
 
 from __future__ import annotations
 
-from supertrainer.benchmark.page.findings import MOST_TEXT, Findings, Mistake
+from supertrainer.benchmark.page import charts
+from supertrainer.benchmark.page.findings import Findings
 from supertrainer.benchmark.page.markup import Html, Section, join, muted, name, paragraph, tag, text
+from supertrainer.benchmark.page.worst import MOST_TEXT, Mistake
 from supertrainer.benchmark.results import Sample
 
 OPEN_TEXT = 400  # characters that stand open
 
 
 def mistakes(findings: Findings) -> Section | None:
-    """The wrong predictions that the model was surest of: wrong labels and hard rows are found here first."""
-    if not findings.mistakes:
+    """What the model got most wrong: wrong labels and hard rows are found here first."""
+    worst, confusion = findings.worst, findings.report.confusion
+    if not worst.mistakes:
         return None
-    confusion = findings.report.confusion
-    wrong = sum(map(sum, confusion)) - sum(row[place] for place, row in enumerate(confusion))
-    many = f" Of {sum(map(sum, confusion)):,} rows of {findings.report.scored_split}, {wrong:,} are wrong."
-    words = f"The {len(findings.mistakes)} wrong predictions of greatest probability." + (many if confusion else "")
-    cards = (_mistake(one) for one in findings.mistakes)
-    return Section("mistakes", "Surest mistakes", join([paragraph(text(words)), *cards]))
+    words = f"The {len(worst.mistakes)} {worst.title}."
+    if confusion:
+        wrong = sum(map(sum, confusion)) - sum(row[place] for place, row in enumerate(confusion))
+        words += f" Of {sum(map(sum, confusion)):,} rows of {findings.report.scored_split}, {wrong:,} are wrong."
+    cards = (_mistake(one) for one in worst.mistakes)
+    return Section("mistakes", "Worst mistakes", join([paragraph(text(words)), *cards]))
+
+
+def numbers(findings: Findings) -> Section | None:
+    """Predicted numbers over true ones."""
+    pairs = findings.worst.pairs
+    if not pairs:
+        return None
+    labels = [f"row {pair.row:,}" for pair in pairs]
+    points = [(pair.true, pair.predicted) for pair in pairs]
+    drawn = charts.scatter(points, title="Predictions", x="true", y="predicted", diagonal=True, labels=labels)
+    return Section("numbers", f"Predicted and true ({findings.report.scored_split})", drawn)
 
 
 def samples(findings: Findings) -> Section | None:
@@ -48,25 +62,26 @@ def shown_text(value: str, *, characters: int | None = None) -> Html:
 
 
 def _mistake(mistake: Mistake) -> Html:
-    facts = [_fact("true", mistake.true), _fact("predicted", mistake.predicted, mistake.probability)]
-    if mistake.true_probability is not None:
-        facts[0] = _fact("true", mistake.true, mistake.true_probability)
+    facts = [_fact(*told) for told in mistake.told]
     texts = [shown_text(part, characters=size) for part, size in zip(mistake.texts, mistake.characters, strict=True)]
-    return _card(f"row {mistake.row:,}", facts=facts, texts=texts, wrong=True)
+    return _card(f"row {mistake.row:,}", facts=facts, texts=texts, kind=" wrong")
 
 
 def _sample(sample: Sample) -> Html:
     facts = [_fact("true", sample.true) if sample.true is not None else text("no label")]
     facts.append(_fact("predicted", sample.predicted, sample.probability))
-    wrong = sample.true is not None and sample.true != sample.predicted
-    return _card(f"row {sample.row:,}", facts=facts, texts=[shown_text(sample.text)], wrong=wrong)
+    kind = "" if sample.true is None else " right" if sample.true == sample.predicted else " wrong"
+    if sample.error is not None:  # a number is off by more or less, not right or wrong
+        kind = ""
+        facts.append(_fact("off by", f"{sample.error:.4g}"))
+    return _card(f"row {sample.row:,}", facts=facts, texts=[shown_text(sample.text)], kind=kind)
 
 
-def _card(where: str, *, facts: list[Html], texts: list[Html], wrong: bool) -> Html:
+def _card(where: str, *, facts: list[Html], texts: list[Html], kind: str) -> Html:
     head = tag("div", {"class": "card-head"}, tag("span", {"class": "muted"}, text(where)), *facts)
-    return tag("article", {"class": "card wrong" if wrong else "card"}, head, *texts)
+    return tag("article", {"class": f"card{kind}"}, head, *texts)
 
 
-def _fact(what: str, value: str, probability: float | None = None) -> Html:
-    sure = tag("span", {"class": "muted"}, text(f" {probability:.3f}")) if probability is not None else Html("")
+def _fact(what: str, value: str, number: float | None = None) -> Html:
+    sure = tag("span", {"class": "muted"}, text(f" {number:.3f}")) if number is not None else Html("")
     return tag("span", {}, tag("span", {"class": "muted"}, text(f"{what} ")), tag("b", {}, name(value)), sure)

@@ -132,7 +132,8 @@ tbody tr {{ border-top: 1px solid var(--line) }}
 {SHADES}
 {STRONG} {{ color: var(--strong) }}
 .card {{ margin: 0 0 0.7rem; padding: 0.6rem 0.9rem 0.7rem; background: var(--raised); border-radius: 6px;
-  border-inline-start: 3px solid var(--good); break-inside: avoid }}
+  border-inline-start: 3px solid var(--line); break-inside: avoid }}
+.card.right {{ border-inline-start-color: var(--good) }}
 .card.wrong {{ border-inline-start-color: var(--bad) }}
 .card-head {{ display: flex; flex-wrap: wrap; gap: 0 1.25rem; font-size: 0.88rem; margin-bottom: 0.25rem;
   overflow-wrap: anywhere }}
