@@ -61,7 +61,8 @@ class Page:
         )
         self._loaded = False
         self.messages, self.requests = [], []
-        self.call("Page.navigate", url=file.resolve().as_uri())
+        answer = self.call("Page.navigate", url=file.resolve().as_uri())
+        assert "errorText" not in answer, f"{file}: {answer['errorText']}"
         while not self._loaded:
             self._event(self._receive())
 

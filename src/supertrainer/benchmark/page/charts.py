@@ -87,10 +87,10 @@ def scatter(
     across, up = axis([value for value, _ in values]), axis([value for _, value in values])
     if diagonal:
         across = up = axis([value for point in values for value in point])
+    kind = "dot c0" if len(values) <= MOST_MARKS else "dot faint-dot c0"
     line = tag("line", {"class": "diagonal", "x1": "0%", "y1": "100%", "x2": "100%", "y2": "0%"})
     dots = [
-        _dot(points[place], across=across, up=up, kind="dot faint-dot c0", said=labels[place] if labels else "")
-        for place in places
+        _dot(points[place], across=across, up=up, kind=kind, said=labels[place] if labels else "") for place in places
     ]
     frame = _frame(title, across=across, up=up, x=x, inside=join([*([line] if diagonal else []), *dots]))
     drawn = "" if len(values) == len(points) else f", {len(values):,} of {len(points):,} points"
