@@ -42,7 +42,7 @@ class Jobs:
     def call(self, *words: str, script: Path = SUBMIT, code: int = 0) -> str:
         """What one of the project's commands prints; the test fails where its exit code is another one."""
         process = self.start(*words, script=script)
-        out, errors = process.communicate(timeout=240)
+        out, errors = process.communicate(timeout=500)
         assert process.returncode == code, f"{process.returncode}\n{out}\n{errors}"
         return out + errors
 
@@ -56,11 +56,11 @@ class Jobs:
         [row] = json.loads(self.call("status", str(run.path), "--json"))
         return dict(row)
 
-    def wait_for_end(self, run: RunDirectory, *, seconds: float = 150) -> dict[str, Any]:
+    def wait_for_end(self, run: RunDirectory, *, seconds: float = 500) -> dict[str, Any]:
         """The status of a run that is no longer queued or running."""
         return self.slurm.wait_for(lambda: self._ended(run), seconds, f"{run.name} has ended\n{self.log(run)}")
 
-    def wait_for_step(self, run: RunDirectory, step: int, *, seconds: float = 90) -> None:
+    def wait_for_step(self, run: RunDirectory, step: int, *, seconds: float = 300) -> None:
         self.slurm.wait_for(lambda: last_step(run) >= step, seconds, f"{run.name} is at step {step}\n{self.log(run)}")
 
     def log(self, run: RunDirectory) -> str:

@@ -84,6 +84,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDirectory:
     write_rows(place / "rows.csv", count=70)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, str(MAIN), *LONG, "run.name=undisturbed"]
-    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(command, cwd=place, env=environment, capture_output=True, text=True, timeout=600)
     assert done.returncode == 0, done.stderr
     return RunDirectory(place / "runs" / "undisturbed")

@@ -39,7 +39,7 @@ def test_a_run_is_checked_queued_followed_and_not_sent_twice(jobs: Jobs) -> None
     assert (again["state"], again["job_ids"]) == ("already queued", [job_of(run)])
     row = jobs.wait_for_end(run)
     assert (row["state"], row["job_ids"], row["step"], row["planned_steps"]) == ("finished", [job_of(run)], 28, 28)
-    jobs.slurm.wait_for_state(job_of(run), "COMPLETED", seconds=20)
+    jobs.slurm.wait_for_state(job_of(run), "COMPLETED", seconds=120)
     assert json.loads(jobs.call(*words, "--json", "--no-check"))["state"] == "finished"
     assert jobs.call("cancel", "runs/one") == f"runs/one: job {job_of(run)} had ended (COMPLETED)\n"
 
