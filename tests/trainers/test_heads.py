@@ -91,3 +91,30 @@ def test_a_run_killed_and_resumed_equals_one_never_killed(tmp_path: Path, task: 
     head_trainer(killed_after(tmp_path / "whole", 4, tmp_path / "run"), source, task, **keys).train()
     expected, found = weights(tmp_path / "whole"), weights(tmp_path / "run")
     assert all(torch.equal(expected[name], found[name]) for name in expected)
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+def test_gradients_reach_every_layer_under_checkpointing(tmp_path: Path, method: str) -> None:
+    """Recomputed activations hang on inputs that need no gradient: elsewhere only the top layer learnt."""
+    kwargs = {"gradient_checkpointing": True, "max_steps": 1, "warmup_steps": 0}
+    source = save_tiny(tmp_path / "source")
+    head_trainer(tmp_path / "run", source, "multi_label", training_kwargs=kwargs, **METHODS[method]).train()
+    found = {name: value for name, value in weights(tmp_path / "run").items() if "lora_B" in name}
+    assert len(found) == 13  # six linear layers in each of two layers, and the pooler
+    assert all(value.abs().sum() > 0 for value in found.values())
+
+
+def test_int8_weights_train_and_read_back(tmp_path: Path) -> None:
+    trainer = head_trainer(
+        tmp_path / "run",
+        save_tiny(tmp_path / "source"),
+        "token_classification",
+        peft_kwargs=LORA,
+        bitsandbytes_kwargs={"load_in_8bit": True},
+    )
+    built, build = [], trainer.model.build
+    trainer.model.build = lambda **given: built.append(build(**given)) or built[0]
+    trainer.train()
+    rows, read = trainer.rows("validation"), load_trained(tmp_path / "run")
+    logits = [next(predict_logits(model, rows, pad_token_id=0, batch_size=9))[0] for model in (built[0], read.model)]
+    torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)

@@ -112,12 +112,18 @@ def adapter_table(model: nn.Module) -> list[AdapterRow]:
     return [AdapterRow(*key, count, parameters[key]) for key, count in counts.items()]
 
 
-def _targets(model: nn.Module, patterns: str | list[str], *, saved: Sequence[str]) -> str | list[str]:
-    """`all-linear` spelled out: every linear layer of the body, by the last part of its name."""
+def _targets(model: PreTrainedModel, patterns: str | list[str], *, saved: Sequence[str]) -> str | list[str]:
+    """`all-linear` spelled out: every linear layer of the body, by the last part of its name.
+
+    The output of a language model is left out: it may be one with the embeddings, and couldn't be folded into them.
+    """
     if patterns != ALL_LINEAR:
         return patterns
+    output = model.get_output_embeddings()
     inside = [
-        name for name, module in model.named_modules() if isinstance(module, _LINEAR) and not _within(name, saved)
+        name
+        for name, module in model.named_modules()
+        if isinstance(module, _LINEAR) and module is not output and not _within(name, saved)
     ]
     return sorted({name.rpartition(".")[2] for name in inside})
 
