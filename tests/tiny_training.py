@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -235,6 +236,26 @@ def signals(rank: int, step: int, number: int = signal.SIGTERM) -> Iterator[None
         yield
     finally:
         base.build_session = session.build_session
+
+
+def launch(processes: int, specs: list[dict[str, Any]], folder: Path) -> None:
+    """Trains what the specs say under torchrun, in processes of their own."""
+    (folder / "specs.json").write_text(json.dumps(specs))
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
+    started = subprocess.Popen(
+        [*torchrun, __file__, str(folder / "specs.json")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        start_new_session=True,
+    )
+    try:
+        _, said = started.communicate(timeout=280)
+    except subprocess.TimeoutExpired:
+        os.killpg(started.pid, signal.SIGKILL)  # its workers too
+        raise
+    assert started.returncode == 0, said[-9000:]
 
 
 def main(specs: str) -> None:

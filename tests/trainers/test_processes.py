@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-import tiny_training
 from tiny_models import save_tiny
-from tiny_training import tiny_trainer
+from tiny_training import launch, tiny_trainer
 
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
 SGD = {"optim": "sgd", "learning_rate": 0.1, "per_device_train_batch_size": 1, "eval_strategy": "epoch"}
@@ -35,25 +30,6 @@ RESUMED: dict[str, Any] = {
         "num_train_epochs": 1,
     },
 }
-
-
-def launch(processes: int, specs: list[dict[str, Any]], folder: Path) -> None:
-    (folder / "specs.json").write_text(json.dumps(specs))
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-    started = subprocess.Popen(
-        [*torchrun, tiny_training.__file__, str(folder / "specs.json")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        start_new_session=True,
-    )
-    try:
-        _, said = started.communicate(timeout=280)
-    except subprocess.TimeoutExpired:
-        os.killpg(started.pid, signal.SIGKILL)  # its workers too
-        raise
-    assert started.returncode == 0, said[-4000:]
 
 
 def weights(run: Path) -> dict[str, torch.Tensor]:

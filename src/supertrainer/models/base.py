@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
@@ -33,13 +33,12 @@ from supertrainer.models.architecture import (
 from supertrainer.models.labels import head_modules, label_names_of, without_output
 from supertrainer.models.loading import Loaded, build_fresh, fit_vocabulary, load_pretrained, merge_adapter
 from supertrainer.models.quantization import parameter_count, quantize
-from supertrainer.models.saving import load_trained, loading_options, reset_tokenizer
+from supertrainer.models.saving import load_trained, loading_options
 from supertrainer.models.schema import ModelConfig, ModelKwargs
 from supertrainer.models.sources import Source, find_source, require_safetensors
+from supertrainer.models.tokenizers import find_source_of_tokenizer, read_tokenizer
 
 log = logging.getLogger(__name__)
-
-_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 
 
 @dataclass(frozen=True)
@@ -101,31 +100,11 @@ class TaskModel(ABC):
         Raises:
             ConfigError: there is none, it has no padding token, or it pads on a side that the model can't take.
         """
-        directory = self._tokenizer_source().directory
-        if not any((directory / name).is_file() for name in _TOKENIZER_FILES) and not any(directory.glob("*.model")):
-            raise ConfigError(  # transformers would make one with an empty vocabulary
-                f"{directory} has no tokenizer.",
-                why=f"none of {', '.join(_TOKENIZER_FILES)} and *.model is there.",
-                fix="model.tokenizer=<a directory or Hub id that has one>.",
-            )
-        side = {} if self.config.padding_side is None else {"padding_side": self.config.padding_side}
-        try:
-            tokenizer = AutoTokenizer.from_pretrained(
-                directory, trust_remote_code=self.config.trust_remote_code, **side
-            )
-        except (OSError, ValueError) as error:
-            raise ConfigError(
-                f"no tokenizer could be read from {directory}.",
-                why=str(error).splitlines()[0],
-                fix="model.tokenizer=<a directory or Hub id that has one>.",
-            ) from error
-        reset_tokenizer(tokenizer)
-        if tokenizer.pad_token_id is None:
-            raise ConfigError(
-                f"the tokenizer in {directory} has no padding token.",
-                why="texts of different lengths are padded to one length within a batch.",
-                fix="add pad_token to its tokenizer_config.json.",
-            )
+        tokenizer = read_tokenizer(
+            self._tokenizer_source().directory,
+            padding_side=self.config.padding_side,
+            trust_remote_code=self.config.trust_remote_code,
+        )
         config = self._own_config(tokenizer)
         check_padding_side(config, tokenizer)
         tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
@@ -308,16 +287,6 @@ class TaskModel(ABC):
             return find_source_of_tokenizer(self.config.tokenizer)
         assert self.source is not None, "the schema asks for a tokenizer where there is no source"
         return self.source
-
-
-def find_source_of_tokenizer(reference: str) -> Source:
-    """A tokenizer's directory, which needs no model config."""
-    from supertrainer.core.sources import local_path
-
-    path = local_path(reference)
-    if path is None:
-        return find_source(reference)
-    return Source(reference, path / "model" if (path / "model" / "tokenizer.json").is_file() else path)
 
 
 def count_parameters(model: nn.Module) -> ParameterCounts:

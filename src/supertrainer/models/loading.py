@@ -182,8 +182,18 @@ def merge_adapter(trained: nn.Module) -> tempfile.TemporaryDirectory[str]:
     """A temporary directory with the adapter folded into its base, for `load_pretrained`."""
     folder = tempfile.TemporaryDirectory(prefix="supertrainer-merged-")
     with quiet_transformers():
-        trained.merge_and_unload().save_pretrained(folder.name)
+        write_weights(trained.merge_and_unload(), Path(folder.name))
     return folder
+
+
+def write_weights(model: PreTrainedModel, directory: Path) -> None:
+    """Writes config and weights into a directory, on every process: `save_pretrained` writes on the first one only."""
+    from safetensors.torch import save_file
+
+    model.config.save_pretrained(directory)
+    # Copies, since a file can't hold a tensor that two names share.
+    tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
 
 def _check_body(model: PreTrainedModel, directory: Path, *, missing: set[str], mismatched: set[str]) -> None:

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from supertrainer.config.strict import thaw
 from supertrainer.core.errors import ConfigError, MissingDependencyError
 from supertrainer.core.files import read_json, write_json
-from supertrainer.models.loading import quiet_transformers
+from supertrainer.models.loading import quiet_transformers, write_weights
 
 QUANTIZATION_FILE = "quantization.json"  # beside an adapter: how its frozen weights are quantized
 _SKIPPED = "llm_int8_skip_modules"  # BitsAndBytesConfig's name for what stays as it is, in 4 bits too
@@ -56,7 +56,7 @@ def quantize(
     given[_SKIPPED] = list(dict.fromkeys([*(given.get(_SKIPPED) or ()), *unquantized]))
     try:
         with quiet_transformers():
-            model.save_pretrained(directory)
+            write_weights(model, directory)
             quantized: PreTrainedModel = auto_class.from_pretrained(
                 directory,
                 quantization_config=BitsAndBytesConfig(**given),

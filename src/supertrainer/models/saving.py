@@ -37,19 +37,10 @@ from supertrainer.models.quantization import (
 )
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.models.sources import ADAPTER_CONFIG_FILE, CONFIG_FILE, Source, find_source, require_safetensors
+from supertrainer.models.tokenizers import reset_tokenizer, save_tokenizer
 
 BASE_FILE = "base.json"  # beside an adapter: the source of its frozen weights, as the config named it
 BASE_FOLDER = "base_model"  # beside an adapter: the frozen weights themselves, where no source holds them
-
-# What tokenizer.json remembers of the last call, and would apply to every later one.
-_CALL_STATE = (
-    "max_length",
-    "stride",
-    "truncation_strategy",
-    "truncation_side",
-    "pad_to_multiple_of",
-    "pad_token_type_id",
-)
 
 
 @dataclass(frozen=True)
@@ -130,17 +121,6 @@ def write_model(
     save_tokenizer(tokenizer, directory)
 
 
-def save_tokenizer(tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
-    """Writes a tokenizer without the truncation and padding of its last call, and with its padding side."""
-    if tokenizer.is_fast:
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
-    for key in _CALL_STATE:
-        tokenizer.init_kwargs.pop(key, None)
-    tokenizer.init_kwargs["padding_side"] = tokenizer.padding_side
-    tokenizer.save_pretrained(directory)
-
-
 def load_trained(
     path: Path | str | Source,
     *,
@@ -176,13 +156,6 @@ def load_trained(
     task = saved_task(config)
     names = () if task == "masked_lm" else label_names_of(config)
     return TrainedModel(model.to(device).eval(), tokenizer, names, task, noted(config))
-
-
-def reset_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
-    """Forgets truncation and padding that a tokenizer.json brought along: both are decided per call."""
-    if tokenizer.is_fast:
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
 
 
 def _load_full(source: Source, *, model_kwargs: ModelKwargs, device: torch.device, trust: bool) -> PreTrainedModel:

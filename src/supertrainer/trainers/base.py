@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
@@ -29,11 +28,16 @@ from supertrainer.models.architecture import OWN_KEY
 from supertrainer.models.base import TaskModel
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
-from supertrainer.trainers.checkpointing import CheckpointCallback, checkpoint_bytes, load_weights
+from supertrainer.trainers.checkpointing import (
+    CheckpointCallback,
+    checkpoint_bytes,
+    load_weights,
+    selected_of,
+)
 from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult, result_of
 from supertrainer.trainers.schema import TrainerConfig, planned_steps
-from supertrainer.trainers.session import Session, build_session
+from supertrainer.trainers.session import Session, build_session, rows_of_a_step, training_device
 from supertrainer.trainers.trackers import Tracker
 
 log = logging.getLogger(__name__)
@@ -160,7 +164,7 @@ class TaskTrainer(ABC):
             model_kwargs=self.config.model_kwargs,
             peft_kwargs=self.config.peft_kwargs,
             bitsandbytes_kwargs=self.config.bitsandbytes_kwargs,
-            device=self._device(),
+            device=training_device(),
         )
         if noted := self.noted():
             module.config.update({OWN_KEY: noted})
@@ -184,10 +188,6 @@ class TaskTrainer(ABC):
             self.update_metric(logits, rows, numbers)
         self.metric.gather()
         return self.metric.compute()
-
-    @staticmethod
-    def _device() -> torch.device:
-        return torch.device("cuda", distributed.device_index()) if torch.cuda.is_available() else torch.device("cpu")
 
     def _prepare(self, *, resume: bool) -> Checkpoint | None:
         self.store.prepare()
@@ -214,15 +214,8 @@ class TaskTrainer(ABC):
         distributed.on_main_then_broadcast(lambda: self.store.check_free_space(needed))
         session = self._session(module, args)
         step = 0 if latest is None else latest.step
-        log.info(
-            "steps %d to %d; a step has %d rows = %d × %d micro-batches × %d processes",
-            step + 1,
-            self.planned_steps,
-            self.config.global_batch_size,
-            args.per_device_train_batch_size,
-            args.gradient_accumulation_steps,
-            distributed.world_size(),
-        )
+        rows = self.config.global_batch_size
+        log.info("steps %d to %d; %s", step + 1, self.planned_steps, rows_of_a_step(args, rows=rows))
         if distributed.is_main():
             self.tracker.open(self.run.path, first_step=step + 1)
         try:
@@ -292,23 +285,12 @@ class TaskTrainer(ABC):
 
     def _finish(self, module: nn.Module, session: Session | None) -> TrainResult:
         """Writes the selected weights as the trained model."""
-        selected = distributed.on_main_then_broadcast(self._selected)
+        selected = distributed.on_main_then_broadcast(lambda: selected_of(self.store, self.config.select))
         load_weights(module, selected.path)
+        base, weights = self.model.base_reference(), self.model.unquantized
         distributed.on_main_then_broadcast(
-            lambda: save_trained(
-                module,
-                self.tokenizer,
-                self.run.model,
-                base=self.model.base_reference(),
-                unquantized=self.model.unquantized,
-            )
+            lambda: save_trained(module, self.tokenizer, self.run.model, base=base, unquantized=weights)
         )
         log.info("the weights of step %d are in %s", selected.step, self.run.model)
         planned = self.planned_steps
         return result_of(module, session, step=planned, planned_steps=planned, selected=selected)
-
-    def _selected(self) -> Checkpoint:
-        best = self.store.find_best() if self.config.select == "best" else None
-        selected = best or self.store.find_latest()
-        assert selected is not None, "the last step is always saved"
-        return selected

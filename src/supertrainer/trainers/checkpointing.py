@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from torch import nn
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
+from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.core.distributed import barrier, on_main_then_broadcast
 from supertrainer.metrics.base import Metric
@@ -76,6 +77,13 @@ class CheckpointCallback(TrainerCallback):
         staged = incoming / f"{PREFIX_CHECKPOINT_DIR}-{step}"
         self._store.commit(staged, step=step, extra={"attempt": self._attempt, "metrics": metrics})
         self._store.prune()
+
+
+def selected_of(store: CheckpointStore, select: Literal["last", "best"]) -> Checkpoint:
+    """The checkpoint whose weights become the trained model."""
+    selected = (store.find_best() if select == "best" else None) or store.find_latest()
+    assert selected is not None, "the last step is always saved"
+    return selected
 
 
 def checkpoint_bytes(model: nn.Module) -> int:

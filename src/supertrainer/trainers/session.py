@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from supertrainer.core.distributed import rank, world_size
+from supertrainer.core.distributed import device_index, rank, world_size
 from supertrainer.data.batching import BatchPlan, MicroBatchSampler
 from supertrainer.data.collation import EncodedRows, collate
 from supertrainer.data.masking import EpochNumbers, MaskedRows
@@ -99,6 +99,17 @@ def build_session(
         callbacks=[*order, Progress(main_metric=main_metric)],
     )
     return Session(trainer, metrics, stop, tokens)
+
+
+def training_device() -> torch.device:
+    """Where this process trains."""
+    return torch.device("cuda", device_index()) if torch.cuda.is_available() else torch.device("cpu")
+
+
+def rows_of_a_step(args: TrainingArguments, *, rows: int) -> str:
+    """How the rows of an optimizer step are dealt, in words."""
+    dealt = f"{args.per_device_train_batch_size} × {args.gradient_accumulation_steps} micro-batches"
+    return f"a step has {rows} rows = {dealt} × {world_size()} processes"
 
 
 class EpochOrder(TrainerCallback):

@@ -1,0 +1,87 @@
+"""Tokenizers: found, read, and saved without what their last call left in them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Literal
+
+from transformers import AutoTokenizer, PreTrainedTokenizerBase
+
+from supertrainer.core.errors import ConfigError
+from supertrainer.models.sources import Source, find_source
+
+_TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
+
+# What tokenizer.json remembers of the last call, and would apply to every later one.
+_CALL_STATE = (
+    "max_length",
+    "stride",
+    "truncation_strategy",
+    "truncation_side",
+    "pad_to_multiple_of",
+    "pad_token_type_id",
+)
+
+
+def read_tokenizer(
+    directory: Path, *, padding_side: Literal["left", "right"] | None, trust_remote_code: bool
+) -> PreTrainedTokenizerBase:
+    """The tokenizer of a directory, without truncation and padding of its own.
+
+    Args:
+        padding_side: None for the tokenizer's own.
+
+    Raises:
+        ConfigError: there is none, or it has no padding token.
+    """
+    if not any((directory / name).is_file() for name in _TOKENIZER_FILES) and not any(directory.glob("*.model")):
+        raise ConfigError(  # transformers would make one with an empty vocabulary
+            f"{directory} has no tokenizer.",
+            why=f"none of {', '.join(_TOKENIZER_FILES)} and *.model is there.",
+            fix="model.tokenizer=<a directory or Hub id that has one>.",
+        )
+    side = {} if padding_side is None else {"padding_side": padding_side}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code, **side)
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"no tokenizer could be read from {directory}.",
+            why=str(error).splitlines()[0],
+            fix="model.tokenizer=<a directory or Hub id that has one>.",
+        ) from error
+    reset_tokenizer(tokenizer)
+    if tokenizer.pad_token_id is None:
+        raise ConfigError(
+            f"the tokenizer in {directory} has no padding token.",
+            why="texts of different lengths are padded to one length within a batch.",
+            fix="add pad_token to its tokenizer_config.json.",
+        )
+    return tokenizer
+
+
+def find_source_of_tokenizer(reference: str) -> Source:
+    """A tokenizer's directory, which needs no model config."""
+    from supertrainer.core.sources import local_path
+
+    path = local_path(reference)
+    if path is None:
+        return find_source(reference)
+    return Source(reference, path / "model" if (path / "model" / "tokenizer.json").is_file() else path)
+
+
+def save_tokenizer(tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
+    """Writes a tokenizer without the truncation and padding of its last call, and with its padding side."""
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
+    for key in _CALL_STATE:
+        tokenizer.init_kwargs.pop(key, None)
+    tokenizer.init_kwargs["padding_side"] = tokenizer.padding_side
+    tokenizer.save_pretrained(directory)
+
+
+def reset_tokenizer(tokenizer: PreTrainedTokenizerBase) -> None:
+    """Forgets truncation and padding that a tokenizer.json brought along: both are decided per call."""
+    if tokenizer.is_fast:
+        tokenizer.backend_tokenizer.no_truncation()
+        tokenizer.backend_tokenizer.no_padding()
