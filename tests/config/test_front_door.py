@@ -286,3 +286,10 @@ def test_a_refusal_is_quick() -> None:
     subprocess.run([sys.executable, str(MAIN), "+experiment=train_bert", "run.nam=x"], capture_output=True, check=False)
     spent = os.times().children_user + os.times().children_system - before
     assert spent < 2.0, f"{spent:.2f} CPU seconds (after {time.process_time() - started:.2f} of ours)"
+
+
+def test_a_misspelt_parameter_of_a_launcher_gets_the_nearest_name(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["+experiment=train_bert", "hydra/launcher=submitit_slurm", "hydra.launcher.partiton=main"]
+    errors = refused(capsys, "--multirun", *words, "run.seed=1,2")
+    assert "hydra.launcher.partiton=main: the launchers have no 'partiton'." in errors
+    assert "did you mean partition?" in errors

@@ -244,3 +244,10 @@ class ClusterConfig(StrictModel):
                     "Fix: slurm.srun_args=[], or as many masks as tasks."
                 )
         return self
+
+
+# Of `hydra.launcher.KEY`: what is asked of SLURM, and what the launchers do with it.
+LAUNCHER_PARAMETERS = (
+    *SlurmConfig.model_fields,
+    *("name", "stderr_to_stdout", "submitit_folder", "wait", "poll_s", "check"),
+)

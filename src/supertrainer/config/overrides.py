@@ -9,6 +9,7 @@ from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.core.override_parser.types import Override, OverrideType
 from hydra.errors import HydraException
 
+from supertrainer.config.cluster import LAUNCHER_PARAMETERS
 from supertrainer.config.groups import Groups
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.core.errors import ConfigError, Problem
@@ -140,6 +141,11 @@ def _checked_hydra(override: Override) -> str:
             f"{text}: {key} is not open to setting.",
             why="runs and sweeps have one directory and one log of ours.",
             fix="run.root sets where runs go; hydra.launcher.* sets the launcher.",
+        )
+    parameter = key.removeprefix("hydra.launcher.").partition(".")[0]
+    if key.startswith("hydra.launcher.") and parameter not in LAUNCHER_PARAMETERS:
+        raise ConfigError(
+            f"{text}: the launchers have no {parameter!r}.", fix=did_you_mean(parameter, LAUNCHER_PARAMETERS)
         )
     return text
 
