@@ -54,6 +54,16 @@ def logits(model: nn.Module) -> torch.Tensor:
         return model(**INPUTS).logits
 
 
+def test_all_linear_leaves_out_an_output_that_is_one_tensor_with_the_input(tmp_path: Path) -> None:
+    """Folded into it, an adapter would change the input embedding as well."""
+    model = BertModel(BertModelConfig(_target_="x", source=str(save_tiny(tmp_path)), task="masked_lm"))
+    adapted = model.build(label_names=(), seed=1, peft_kwargs={"r": 2, "target_modules": "all-linear"})
+    assert {row.name for row in adapter_table(adapted)} >= {"query", "dense"}
+    assert "decoder" not in {row.name for row in adapter_table(adapted)}
+    with pytest.raises(ConfigError, match=r"(?s)'decoder' matches cls\.predictions\.decoder\..*can't be merged"):
+        model.build(label_names=(), seed=1, peft_kwargs={"r": 2, "target_modules": ["query", "decoder"]})
+
+
 @pytest.mark.parametrize(
     ("model_type", "heads"),
     [

@@ -76,7 +76,8 @@ def add_adapter(
     saved = [*trained_whole, *(options.pop("modules_to_save", None) or ())]
     if options.get("target_modules") is not None:
         options["target_modules"] = _targets(model, options["target_modules"], saved=saved)
-    raise_all(ConfigError, [*_pattern_problems(model, options, saved=saved), *_saved_problems(model, saved)])
+    problems = [*_pattern_problems(model, options, saved=saved), *_tied_problems(model, options)]
+    raise_all(ConfigError, [*problems, *_saved_problems(model, saved)])
     try:
         config = LoraConfig(task_type=task_type, modules_to_save=list(dict.fromkeys(saved)), **options)
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
@@ -126,6 +127,28 @@ def _targets(model: PreTrainedModel, patterns: str | list[str], *, saved: Sequen
         if isinstance(module, _LINEAR) and module is not output and not _within(name, saved)
     ]
     return sorted({name.rpartition(".")[2] for name in inside})
+
+
+def _tied_output(model: PreTrainedModel) -> nn.Module | None:
+    """The output embedding, where it is one tensor with the input one: an adapter folded into it changes both."""
+    output = model.get_output_embeddings()
+    return output if output is not None and output.weight is model.get_input_embeddings().weight else None
+
+
+def _tied_problems(model: PreTrainedModel, options: Mapping[str, Any]) -> list[Problem]:
+    tied, targets = _tied_output(model), options.get("target_modules")
+    patterns = [targets] if isinstance(targets, str) else list(targets or ())
+    names = [name for name, module in model.named_modules() if module is tied]
+    return [
+        Problem(
+            f"trainer.peft_kwargs.target_modules: {pattern!r} matches {name}.",
+            why="its weights are those of the input embedding too, so an adapter on it can't be merged.",
+            fix=f"leave {pattern!r} out; all-linear does.",
+        )
+        for name in names
+        for pattern in patterns
+        if _matches(pattern, name, regex=isinstance(targets, str))
+    ]
 
 
 def _pattern_problems(model: nn.Module, options: Mapping[str, Any], *, saved: Sequence[str]) -> list[Problem]:
