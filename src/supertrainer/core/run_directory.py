@@ -98,6 +98,11 @@ class RunDirectory:
         return self.path / "report.html"
 
     @property
+    def verify_json(self) -> Path:
+        """What `operation=verify` found: a row a check."""
+        return self.path / "verify.json"
+
+    @property
     def plots(self) -> Path:
         return self.path / "plots"
 

@@ -16,7 +16,6 @@ from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.core import distributed
 from supertrainer.core.errors import ConfigError
-from supertrainer.core.files import is_disk_full
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.core.seeds import seed_everything
 from supertrainer.data.base import TaskDataset
@@ -31,6 +30,7 @@ from supertrainer.trainers.arguments import training_arguments
 from supertrainer.trainers.checkpointing import (
     CheckpointCallback,
     checkpoint_bytes,
+    full_disk_is_told,
     load_weights,
     selected_of,
 )
@@ -84,6 +84,7 @@ class TaskTrainer(ABC):
         self.seed = seed
         self.deterministic = deterministic
         self.attempt = attempt
+        self.module: nn.Module | None = None  # with the selected weights, once `train` has come to its end
 
     @abstractmethod
     def objective(self) -> Objective:
@@ -140,6 +141,20 @@ class TaskTrainer(ABC):
         """A split's rows as token ids; None where the dataset has no such split."""
         return self.dataset.model_rows(split, self.tokenizer) if split in self.dataset.load() else None
 
+    def build_module(self) -> nn.Module:
+        """The model as training starts with it: the same weights at every call."""
+        module = self.model.build(
+            label_names=self.dataset.label_names,
+            seed=self.seed,
+            model_kwargs=self.config.model_kwargs,
+            peft_kwargs=self.config.peft_kwargs,
+            bitsandbytes_kwargs=self.config.bitsandbytes_kwargs,
+            device=training_device(),
+        )
+        if noted := self.noted():
+            module.config.update({OWN_KEY: noted})
+        return module
+
     def train(self, *, resume: bool = True) -> TrainResult:
         """Trains from the newest checkpoint, or from the beginning, to the planned step; writes the trained model.
 
@@ -158,16 +173,7 @@ class TaskTrainer(ABC):
         distributed.initialize()
         seed_everything(self.seed, deterministic=self.deterministic)
         latest = distributed.on_main_then_broadcast(lambda: self._prepare(resume=resume))
-        module = self.model.build(
-            label_names=self.dataset.label_names,
-            seed=self.seed,
-            model_kwargs=self.config.model_kwargs,
-            peft_kwargs=self.config.peft_kwargs,
-            bitsandbytes_kwargs=self.config.bitsandbytes_kwargs,
-            device=training_device(),
-        )
-        if noted := self.noted():
-            module.config.update({OWN_KEY: noted})
+        module = self.module = self.build_module()
         if latest is not None and latest.step >= self.planned_steps:
             log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
             return self._finish(module, None)
@@ -219,13 +225,8 @@ class TaskTrainer(ABC):
         if distributed.is_main():
             self.tracker.open(self.run.path, first_step=step + 1)
         try:
-            with session.stop.listening():
+            with full_disk_is_told(self.store, session.trainer.state), session.stop.listening():
                 session.trainer.train(resume_from_checkpoint=None if latest is None else str(latest.path))
-        except Exception as error:
-            if is_disk_full(error):
-                with self.store.writing(step=session.trainer.state.global_step):
-                    raise
-            raise
         finally:
             self.tracker.close()
         if session.stop.stopped:

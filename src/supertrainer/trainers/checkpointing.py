@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -13,6 +14,7 @@ from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.core.distributed import barrier, on_main_then_broadcast
+from supertrainer.core.files import is_disk_full
 from supertrainer.metrics.base import Metric
 
 
@@ -84,6 +86,22 @@ def selected_of(store: CheckpointStore, select: Literal["last", "best"]) -> Chec
     selected = (store.find_best() if select == "best" else None) or store.find_latest()
     assert selected is not None, "the last step is always saved"
     return selected
+
+
+@contextlib.contextmanager
+def full_disk_is_told(store: CheckpointStore, state: TrainerState) -> Iterator[None]:
+    """Whatever a full disk raises inside becomes the error that says so.
+
+    Raises:
+        CheckpointError: the disk is full.
+    """
+    try:
+        yield
+    except Exception as error:
+        if is_disk_full(error):
+            with store.writing(step=state.global_step):
+                raise
+        raise
 
 
 def checkpoint_bytes(model: nn.Module) -> int:

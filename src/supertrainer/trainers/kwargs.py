@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _DERIVED = "it follows from trainer.global_batch_size, per_device_train_batch_size and the number of processes."
 _HUB = "a trained model is published by an export, not while it trains."
-_OPERATION = "the word `operation` says what is done: train, infer, benchmark or check."
+_OPERATION = "the word `operation` says what is done: train, infer, benchmark, check or verify."
 _BATCHING = "trainer.batching=length or random."
 _TRACKER = "tracker=tensorboard or none."
 _BEST = "trainer.select=best takes the weights with the best metric.main."

@@ -93,10 +93,11 @@ class TrainerConfig(TargetModel):
         return int(self.training_kwargs.get("per_device_train_batch_size", min(8, self.global_batch_size)))
 
     def rules(self, config: Any) -> Iterable[Problem]:
-        if config.operation not in ("train", "check"):
+        if config.operation not in ("train", "check", "verify"):
             return
         yield from range_problems(self.training_kwargs, path="trainer.training_kwargs")
-        yield from precision_problems(self.training_kwargs, has_gpu=placement().has_gpu)
+        if config.operation != "verify":  # which computes in float32 whatever is asked for
+            yield from precision_problems(self.training_kwargs, has_gpu=placement().has_gpu)
         try:
             accumulation_steps(
                 global_batch_size=self.global_batch_size,
