@@ -16,7 +16,7 @@ Forms of the command
   GROUP=OPTION                   choose a config file: model=bert/minilm; the groups are the directories of configs/
   GROUP@NODE=OPTION              the same, for a part: trainer/common/model_kwargs@trainer.model_kwargs=sdpa
   config=PATH                    a run directory, or a .yaml, .json or .toml file
-  mode=full|toy|sanity_check     operation=train|infer|benchmark|check
+  mode=full|toy|sanity_check     operation=train|infer|benchmark|check|verify
   --multirun KEY=A,B             a run for each value; every combination is checked before the first one starts
   --cfg job [--package NODE]     print the composed config instead of running
   --config-dir DIR               a directory of your own config groups

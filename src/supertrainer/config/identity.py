@@ -19,6 +19,7 @@ LENGTH_KEYS = ("trainer.training_kwargs.num_train_epochs", "trainer.training_kwa
 _COMPONENTS_OF = {
     "train": ("model", "dataset", "trainer"),
     "check": ("model", "dataset", "trainer"),
+    "verify": ("model", "dataset", "trainer"),
     "infer": ("model", "inferencer", "engine"),
     "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
 }
@@ -46,6 +47,7 @@ def run_name(config: Config) -> str:
     if config.run.name is not None:
         return config.run.name
     stem = (config.run.experiment or config.operation).replace("/", "-")
+    stem += "-verify" if config.operation == "verify" else ""  # beside the run that is verified
     return f"{stem}-{identity_hash(identity(config))}"
 
 

@@ -6,12 +6,14 @@ from collections.abc import Iterator
 
 from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.core.errors import Problem
+from supertrainer.core.placement import placement
 
 NEEDS = {
     "train": ("model", "dataset", "trainer", "metric", "benchmark", "engine"),
     "infer": ("model", "inferencer", "engine"),
     "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
     "check": ("model", "dataset", "trainer"),
+    "verify": ("model", "dataset", "trainer", "metric"),
 }
 _AFTER_TRAINING = ("infer", "benchmark")
 
@@ -28,6 +30,12 @@ def rule_problems(config: Config) -> Iterator[Problem]:
                 f"then[{index}]={operation}: can't follow operation={config.operation}.",
                 fix=f"then may list {' and '.join(_AFTER_TRAINING)} after operation=train.",
             )
+    if config.operation == "verify" and placement().processes > 1:
+        yield Problem(
+            f"operation=verify in {placement().processes} processes.",
+            why="it compares one process with two, and starts those two itself.",
+            fix="start it as a single process, without torchrun and with one task.",
+        )
     if config.run.fresh and config.run.extend:
         yield Problem("run.fresh=true and run.extend=true exclude each other.", fix="choose one.")
     for name in COMPONENTS:

@@ -10,8 +10,8 @@ from pydantic import Field, field_validator
 from supertrainer.config.cluster import ClusterConfig
 from supertrainer.config.strict import StrictModel
 
-OPERATIONS = ("train", "infer", "benchmark", "check")
-Operation = Literal["train", "infer", "benchmark", "check"]
+OPERATIONS = ("train", "infer", "benchmark", "check", "verify")
+Operation = Literal["train", "infer", "benchmark", "check", "verify"]
 COMPONENTS = ("model", "dataset", "trainer", "inferencer", "benchmark", "engine", "metric", "tracker")
 
 
