@@ -63,6 +63,11 @@ class RunDirectory:
         return self.path / f"requeue-{job_id}.json"
 
     @property
+    def estimate_json(self) -> Path:
+        """The memory that training was estimated to need, and what it took."""
+        return self.path / "estimate.json"
+
+    @property
     def hub_json(self) -> Path:
         """The commits of what was fetched from the Hub before the run was submitted."""
         return self.path / "hub.json"

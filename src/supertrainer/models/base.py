@@ -30,7 +30,7 @@ from supertrainer.models.architecture import (
     read_config,
     with_labels,
 )
-from supertrainer.models.labels import head_modules, label_names_of, without_output
+from supertrainer.models.labels import head_modules, label_dimensions, label_names_of, require_labels, without_output
 from supertrainer.models.loading import Loaded, build_fresh, fit_vocabulary, load_pretrained, merge_adapter
 from supertrainer.models.quantization import parameter_count, quantize
 from supertrainer.models.saving import load_trained, loading_options
@@ -116,9 +116,20 @@ class TaskModel(ABC):
         """The architecture's config with these classes.
 
         Raises:
-            ConfigError: unknown keys, each with the nearest name, or values of a wrong type.
+            ConfigError: unknown keys, each with the nearest name, values of a wrong type, or other classes than these.
         """
+        if self.task != "masked_lm":
+            require_labels(self.config, label_names)
         return with_labels(self._own_config(tokenizer), label_names, task=self.task)
+
+    def source_config(self) -> PreTrainedConfig:
+        """The architecture's config as the source has it, with its own classes."""
+        return self._own_config(None)
+
+    def label_parameters(self, label_names: Sequence[str]) -> frozenset[str]:
+        """The parameters that have a row for every class, by name."""
+        config = self.architecture(label_names, tokenizer=self.tokenizer())
+        return frozenset(label_dimensions(*self._skeletons(config, attention="auto")))
 
     def max_length(self) -> int | None:
         """The longest input that the model takes, in tokens with the special ones; None where there is no limit."""

@@ -9,6 +9,9 @@ import torch
 from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel
 
+from supertrainer.core.errors import ConfigError, Problem, raise_all
+from supertrainer.models.schema import ModelConfig
+
 log = logging.getLogger(__name__)
 
 
@@ -77,6 +80,28 @@ def align_head(
 
 def _shown(names: Sequence[str]) -> str:
     return f"{len(names)} classes ({', '.join(names[:5])}{', …' if len(names) > 5 else ''})"
+
+
+def require_labels(given: ModelConfig, label_names: Sequence[str]) -> None:
+    """Refuses classes in the architecture's config that aren't those of the data, which decide.
+
+    Raises:
+        ConfigError: with both.
+    """
+    problems = []
+    for where, values in (("model.config", given.config or {}), ("model.config_overrides", given.config_overrides)):
+        count, names = values.get("num_labels"), values.get("id2label")
+        wrong_names = names is not None and [str(name) for name in names.values()] != list(label_names)
+        if (count is not None and count != len(label_names)) or wrong_names:
+            key = f"num_labels={count}" if not wrong_names else f"id2label={dict(names or {})}"
+            problems.append(
+                Problem(
+                    f"{where}.{key}: the data has {_shown(label_names)}.",
+                    why="a head has a row for every label of the data.",
+                    fix="leave it out; dataset.labels lists labels that the train rows don't show, or another order.",
+                )
+            )
+    raise_all(ConfigError, problems)
 
 
 def owners(parameter_names: Iterable[str]) -> list[str]:

@@ -42,12 +42,13 @@ def needs_fetching(configs: Sequence[Config]) -> bool:
 
 
 def _check(config: Config, stream: TextIO) -> tuple[dict[str, str], list[Problem]]:
-    from supertrainer.operations.check import check, check_sources, print_facts  # brings torch: half a minute
+    from supertrainer.operations.check import check, check_sources  # brings torch: half a minute
+    from supertrainer.operations.check_text import print_result
     from supertrainer.operations.scoring import build_dataset
 
     training = config.operation in ("train", "verify")
     result = check(config, dataset=build_dataset(config)) if training else check_sources(config)
-    print_facts(result, stream=stream)
+    print_result(result, stream=stream)
     return result.commits, result.problems
 
 

@@ -65,7 +65,7 @@ def find_run(config: Config, *, source: Path | None) -> tuple[RunDirectory, bool
     if config.run.extend and not directory.path.exists():
         directory = _to_extend(root, wanted, source)
     if not directory.create():
-        _require_same(directory, wanted, config)
+        require_same(directory, config)
     return directory, _has_finished(directory, wanted, config)
 
 
@@ -159,13 +159,13 @@ def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> Ru
     )
 
 
-def _require_same(directory: RunDirectory, wanted: Mapping[str, Any], config: Config) -> None:
+def require_same(directory: RunDirectory, config: Config) -> None:
     """Refuses a directory that holds another run.
 
     Raises:
         ConfigError: with the difference.
     """
-    stored = stored_identity(directory)
+    stored, wanted = stored_identity(directory), identity(config)
     if stored is None:
         return  # made by a start that was killed before it wrote anything
     differing = differences(stored, wanted)

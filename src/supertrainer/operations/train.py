@@ -13,8 +13,10 @@ from supertrainer.core.distributed import is_main, on_main_then_broadcast
 from supertrainer.core.errors import DataError
 from supertrainer.core.files import read_json, write_json
 from supertrainer.core.job import ask_for_requeue, has_waiting_script
+from supertrainer.core.placement import placement
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
+from supertrainer.operations.memory_record import record_estimate, record_measured, start_of_memory, try_estimate
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
 from supertrainer.operations.scoring import build_dataset, data_facts, score
@@ -48,7 +50,11 @@ def run(config: Config, open_run: OpenRun) -> None:
     )
     if is_main():
         plan_attempt(open_run.directory, number=open_run.attempt, planned_steps=trainer.planned_steps)
+    on_main_then_broadcast(lambda: _estimate(config, open_run.directory, trainer))
+    start = start_of_memory(training_device())
     result: TrainResult = trainer.train()
+    if is_main() and result.first_step < result.step:
+        record_measured(open_run.directory, start=start, peak=result.peak_memory_gib, attempt=open_run.attempt)
     open_run.step = result.step
     if result.stopped_by is not None:
         _stop(open_run, result)
@@ -56,6 +62,21 @@ def run(config: Config, open_run: OpenRun) -> None:
     store = trainer.store
     del trainer  # the model is read back from its files: what is scored is what was saved
     on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, store=store))
+
+
+def _estimate(config: Config, run: RunDirectory, trainer: Any) -> None:
+    """Writes the memory that is expected, for the rows that were read; a run that goes on keeps what was measured."""
+    rows = trainer.rows("train")
+    skeleton = trainer.model.build(
+        label_names=trainer.dataset.label_names,
+        seed=config.run.seed,
+        model_kwargs=config.trainer.model_kwargs,
+        peft_kwargs=config.trainer.peft_kwargs,
+        bitsandbytes_kwargs=config.trainer.bitsandbytes_kwargs,
+        device="meta",
+    )
+    longest = int(rows.lengths.max())
+    record_estimate(run, try_estimate(skeleton, config.trainer, length=longest, there=placement()))
 
 
 def _stop(open_run: OpenRun, result: TrainResult) -> None:

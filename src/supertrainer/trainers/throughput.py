@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import sys
+from pathlib import Path
 
 import torch
 from torch import nn
@@ -37,6 +38,12 @@ def flops_per_token(model: nn.Module) -> float:
     tables = {id(p) for m in model.modules() if isinstance(m, nn.Embedding) for p in m.parameters()}
     weights = [p for p in model.parameters() if id(p) not in tables]
     return float(sum((6 if p.requires_grad else 4) * p.numel() for p in weights))
+
+
+def resident_gib() -> float | None:
+    """The memory that this process holds now; None where the system doesn't say."""
+    statm = Path("/proc/self/statm")
+    return int(statm.read_text().split()[1]) * resource.getpagesize() / 2**30 if statm.is_file() else None
 
 
 def peak_memory_gib(device: torch.device) -> float:
