@@ -19,6 +19,7 @@ TINY = [
     "trainer.training_kwargs.per_device_train_batch_size=4",
     "trainer.training_kwargs.num_train_epochs=4",
     "trainer.training_kwargs.learning_rate=1e-3",
+    "trainer.training_kwargs.warmup_steps=2",
     "trainer.training_kwargs.save_strategy=steps",
     "trainer.training_kwargs.save_steps=3",
     "trainer.training_kwargs.logging_steps=1",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from typing import Any
 
@@ -10,7 +11,7 @@ from supertrainer.config.build import build
 from supertrainer.config.spine import Config
 from supertrainer.core.attempts import plan_attempt
 from supertrainer.core.distributed import is_main, on_main_then_broadcast
-from supertrainer.core.errors import DataError
+from supertrainer.core.errors import ConfigError, DataError, raise_all
 from supertrainer.core.files import read_json, write_json
 from supertrainer.core.job import ask_for_requeue, has_waiting_script
 from supertrainer.core.placement import placement
@@ -20,7 +21,10 @@ from supertrainer.operations.memory_record import record_estimate, record_measur
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
 from supertrainer.operations.scoring import build_dataset, data_facts, score
+from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.results import TrainResult
+from supertrainer.trainers.schema import steps_per_epoch
+from supertrainer.trainers.session import training_device
 
 log = logging.getLogger(__name__)
 
@@ -50,7 +54,8 @@ def run(config: Config, open_run: OpenRun) -> None:
     )
     if is_main():
         plan_attempt(open_run.directory, number=open_run.attempt, planned_steps=trainer.planned_steps)
-    on_main_then_broadcast(lambda: _estimate(config, open_run.directory, trainer))
+    _require_length(config, trainer)
+    on_main_then_broadcast(functools.partial(_estimate, config, open_run.directory, trainer))
     start = start_of_memory(training_device())
     result: TrainResult = trainer.train()
     if is_main() and result.first_step < result.step:
@@ -62,6 +67,14 @@ def run(config: Config, open_run: OpenRun) -> None:
     store = trainer.store
     del trainer  # the model is read back from its files: what is scored is what was saved
     on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, store=store))
+
+
+def _require_length(config: Config, trainer: Any) -> None:
+    """Refuses a warm-up or a cadence that goes beyond the run, but where a mode has shortened it."""
+    if config.run.mode == "full":
+        steps = trainer.planned_steps
+        per_epoch = steps_per_epoch(trainer.train_rows, global_batch_size=config.trainer.global_batch_size)
+        raise_all(ConfigError, length_problems(config.trainer.training_kwargs, steps=steps, per_epoch=per_epoch))
 
 
 def _estimate(config: Config, run: RunDirectory, trainer: Any) -> None:
