@@ -80,7 +80,7 @@ def read_run(run: RunDirectory) -> ComparedRun:
     """What a directory says of its run; never an error."""
     name = str(run.path)
     if not run.path.is_dir():
-        return ComparedRun(name, "missing")
+        return ComparedRun(name, "no directory" if run.path.exists() else "missing")
     odd: list[str] = []
     stored = _read(run.config_json, odd)
     report, estimate = _read(run.report_json, odd), _read(run.estimate_json, odd)

@@ -106,7 +106,8 @@ class TaskDataset(ABC, Generic[ConfigT]):
         given = self.check(given, checks)
         given = {split: checks.without_repeats(split, rows) for split, rows in given.items()}
         splits = self._limited(self._divided(checks.without_repeats_across(given), checks), checks)
-        for split in (split for split, rows in splits.items() if not len(rows)):
+        empty = [split for split, rows in splits.items() if not len(rows)]
+        for split in empty if findings.is_empty else ():  # else it follows from what is wrong already
             findings.add_problem(f"{split} has no rows left.", fix=f"dataset.splits.{split}: another file, or null.")
         findings.raise_if_any()
         report.rows = {split: len(rows) for split, rows in splits.items()}

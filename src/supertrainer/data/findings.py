@@ -46,6 +46,11 @@ class Findings:
         """Keeps the problems of an error that ended the reading of one file, so that the other files are read too."""
         self.problems.extend(error.problems)
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is wrong so far."""
+        return not self.problems and not self._faults
+
     def raise_if_any(self) -> None:
         """Raises DataError with every problem; rows of one kind are counted and the first five places named."""
         told = [

@@ -116,7 +116,8 @@ def different_numbers(rows: Rows, *, column: str, findings: Findings) -> None:
 def _order(label: str) -> tuple[int, int, str]:
     """Whole numbers by value and before all else, the rest by letters."""
     digits = label.removeprefix("-")
-    whole = digits.isascii() and digits.isdigit() and str(int(label)) == label
+    few = len(digits) <= 18  # Python reads no number of thousands of digits
+    whole = few and digits.isascii() and digits.isdigit() and str(int(label)) == label
     return (0, int(label), "") if whole else (1, 0, label)
 
 

@@ -132,6 +132,8 @@ def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows
                 values.append((place, json.loads(content)))
         except json.JSONDecodeError as error:
             findings.add(NOT_JSON, where=file.name, place=f"{place} ({error.msg}, column {error.colno})")
+        except (ValueError, RecursionError) as error:  # valid, but more digits or levels than Python reads
+            findings.add(NOT_JSON, where=file.name, place=f"{place} ({str(error).partition(';')[0]})")
     return _from_objects(values, file, findings)
 
 
@@ -143,6 +145,8 @@ def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> R
         values = json.loads(text)
     except json.JSONDecodeError as error:
         raise DataError(f"{file.name}:{error.lineno}: no JSON: {error.msg}, column {error.colno}.") from None
+    except (ValueError, RecursionError) as error:  # valid, but more digits or levels than Python reads
+        raise DataError(f"{file.name} can't be read: {str(error).partition(';')[0]}.") from None
     numbered = [(f"{file.name} row {number}", value) for number, value in enumerate(values, start=1)]
     return _from_objects(numbered, file, findings)
 

@@ -88,19 +88,19 @@ def require_labels(given: ModelConfig, label_names: Sequence[str]) -> None:
     Raises:
         ConfigError: with both.
     """
-    problems = []
-    for where, values in (("model.config", given.config or {}), ("model.config_overrides", given.config_overrides)):
-        count, names = values.get("num_labels"), values.get("id2label")
-        wrong_names = names is not None and [str(name) for name in names.values()] != list(label_names)
-        if (count is not None and count != len(label_names)) or wrong_names:
-            key = f"num_labels={count}" if not wrong_names else f"id2label={dict(names or {})}"
-            problems.append(
-                Problem(
-                    f"{where}.{key}: the data has {_shown(label_names)}.",
-                    why="a head has a row for every label of the data.",
-                    fix="leave it out; dataset.labels lists labels that the train rows don't show, or another order.",
-                )
-            )
+    given_names = {
+        "model.config.id2label": (given.config or {}).get("id2label"),
+        "model.config_overrides.id2label": given.config_overrides.get("id2label"),
+    }
+    problems = [
+        Problem(
+            f"{where}: {_shown(list(map(str, names.values())))}, and the data has {_shown(label_names)}.",
+            why="a head has a row for every label of the data, in the order of their ids.",
+            fix="leave it out; dataset.labels says which labels there are, and their order.",
+        )
+        for where, names in given_names.items()
+        if names is not None and [str(name) for name in names.values()] != list(label_names)
+    ]
     raise_all(ConfigError, problems)
 
 

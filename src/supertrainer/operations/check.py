@@ -64,8 +64,11 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         result.facts["model"] = str(source.directory)
     splits = result.attempt(dataset.load)
     tokenizer = result.attempt(model.tokenizer)
+    before = len(result.problems)
     if config.dataset.max_length is not None:
         result.attempt(lambda: model.check_length(config.dataset.max_length))
+    if len(result.problems) > before:
+        tokenizer = None  # every row would say the same again
     longest: int | None = None
     if splits is not None:
         result.commits |= _commit_of(dataset)

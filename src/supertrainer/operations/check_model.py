@@ -36,6 +36,9 @@ def check_model(config: Config, model: Any, dataset: Any, result: CheckResult, *
         The model on the meta device; None where it can't be built.
     """
     names = tuple(dataset.label_names) if dataset is not None else _ANY_LABELS
+    result.attempt(lambda: _class_weights(config, names) if dataset is not None else None)
+    result.attempt(lambda: _rehearsal(config))
+    result.attempt(lambda: build(config.tracker, allowed=config.allow_targets) if config.tracker else None)
     result.attempt(lambda: _weights(config, model, names, result))
     skeleton = result.attempt(lambda: _skeleton(config, model, names))
     if skeleton is None:
@@ -43,9 +46,6 @@ def check_model(config: Config, model: Any, dataset: Any, result: CheckResult, *
     if model.source is not None and model.source.commit:
         result.commits["model"] = model.source.commit
     _trained(config, skeleton, result)
-    result.attempt(lambda: _class_weights(config, names))
-    result.attempt(lambda: _rehearsal(config))
-    result.attempt(lambda: build(config.tracker, allowed=config.allow_targets) if config.tracker else None)
     length = longest or config.dataset.max_length
     if length is not None:
         estimate = try_estimate(skeleton, config.trainer, length=length, there=placement())

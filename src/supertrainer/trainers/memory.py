@@ -18,6 +18,10 @@ GIB = 2**30
 # Of a GPU: CUDA's context and kernels, and what the allocator holds in pieces that fit nothing, of everything else.
 _CONTEXT_BYTES = GIB // 2
 _FRAGMENTED_SHARE = 0.05
+# Of a CPU: what glibc's heap holds in pieces that fit nothing, as a share of the activations, and what the libraries
+# load when training begins. Fitted to ten runs (docs/decisions.md), whose growth was 1.3 to 1.5 times what tensors take.
+_HEAP_SHARE = 0.3
+_LIBRARIES_BYTES = 40 * 2**20
 
 # Numbers that an optimizer keeps for each trained weight, in bytes where it keeps fewer than 32 bits of them.
 # Source: the optimizers' own `init` code in torch, bitsandbytes and transformers.
@@ -38,7 +42,7 @@ class MemoryEstimate:
         micro_batch_size: rows at once.
         length: of the longest row in tokens.
         parts: name -> bytes, each at its greatest; `not at once` is negative.
-        peak: the sum of the parts: the most at one moment, which is what a run's growth is compared with.
+        peak: the sum of the parts, which is what a run's growth is compared with.
         at: the moment of the peak: `training`, `optimizer step` or `evaluation`.
         overhead: beyond what tensors take: CUDA's context and fragments; None on a CPU, where nobody knows it.
     """
@@ -110,6 +114,11 @@ def estimate_memory(module: nn.Module, trainer: TrainerConfig, *, length: int, t
     peak = weights + optimizer + moments[at]
     rest = peak - sum(parts.values())
     parts |= {"temporary" if rest >= 0 else "not at once": rest}
+    if not there.has_gpu:  # where memory that was held once stays with the process
+        saved = gradients if trainer.peft_kwargs is not None else weights
+        parts |= {"trained weights read back": saved, "allocator": round(_HEAP_SHARE * batch.activations)}
+        parts |= {"libraries": _LIBRARIES_BYTES}
+        peak = sum(parts.values())
     overhead = int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak) if there.has_gpu else None
     device = "gpu" if there.has_gpu else "cpu"
     return MemoryEstimate(device, there.processes, micro, length, parts, peak, at, overhead)
