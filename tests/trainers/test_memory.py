@@ -99,7 +99,7 @@ def test_eager_attention_keeps_the_scores_and_a_fused_one_does_not() -> None:
 
     layers, heads, rows = 2, 2, 4
     scores = layers * heads * rows * (64**2 - 2 * 32**2) * 4  # fp32 probabilities
-    assert squares("eager") >= scores
+    assert squares("eager") == pytest.approx(scores, rel=0.05)
     assert squares("sdpa") < 0.3 * scores
 
 

@@ -118,11 +118,10 @@ def _rehearsal(config: Config) -> None:
 
 
 def _memory(estimate: MemoryEstimate, result: CheckResult) -> None:
-    there = "GPU memory" if estimate.device == "gpu" else "memory beyond what the process has at its start"
-    title = (
-        f"{there} of each of {estimate.processes} processes, estimated for {estimate.micro_batch_size} rows of "
-        f"{estimate.length} tokens at once"
-    )
+    what = "GPU memory" if estimate.device == "gpu" else "memory beyond that at its start"
+    whose = f"each of {estimate.processes} processes" if estimate.processes > 1 else "the process"
+    at_once = f"{estimate.micro_batch_size} rows of {estimate.length} tokens at once"
+    title = f"{what} of {whose}, estimated for {at_once}"
     rows = [(name, size_text(size)) for name, size in estimate.parts.items()]
     rows.append((f"at once, in the {estimate.at}", size_text(estimate.peak)))
     if estimate.overhead is not None:

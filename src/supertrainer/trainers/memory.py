@@ -18,8 +18,8 @@ GIB = 2**30
 # Of a GPU: CUDA's context and kernels, and what the allocator holds in pieces that fit nothing, of everything else.
 _CONTEXT_BYTES = GIB // 2
 _FRAGMENTED_SHARE = 0.05
-# Of a CPU: what glibc's heap holds in pieces that fit nothing, as a share of the activations, and what the libraries
-# load when training begins. Fitted to ten runs (docs/decisions.md), whose growth was 1.3 to 1.5 times what tensors take.
+# Of a CPU: what glibc's heap holds in pieces that fit nothing, as a share of what a micro-batch needs, and what the
+# libraries load when training begins. Fitted to ten runs (docs/decisions.md), whose growth was 1.3 to 1.5 times what tensors take.
 _HEAP_SHARE = 0.3
 _LIBRARIES_BYTES = 40 * 2**20
 
@@ -116,7 +116,7 @@ def estimate_memory(module: nn.Module, trainer: TrainerConfig, *, length: int, t
     parts |= {"temporary" if rest >= 0 else "not at once": rest}
     if not there.has_gpu:  # where memory that was held once stays with the process
         saved = gradients if trainer.peft_kwargs is not None else weights
-        parts |= {"trained weights read back": saved, "allocator": round(_HEAP_SHARE * batch.activations)}
+        parts |= {"trained weights read back": saved, "allocator": round(_HEAP_SHARE * batch.peak)}
         parts |= {"libraries": _LIBRARIES_BYTES}
         peak = sum(parts.values())
     overhead = int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak) if there.has_gpu else None
