@@ -86,7 +86,7 @@ def read_run(run: RunDirectory) -> ComparedRun:
     report, estimate = _read(run.report_json, odd), _read(run.estimate_json, odd)
     if not stored and not report and not odd:
         return ComparedRun(name, "no run")
-    tree = stored.get("config") if isinstance(stored.get("config"), dict) else {}
+    tree = _node(stored, "config")
     metric = _node(tree, "metric")
     timing, measured = _node(report, "timing"), _node(estimate, "measured")
     scores = _node(report, "metrics")

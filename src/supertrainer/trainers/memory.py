@@ -19,7 +19,7 @@ GIB = 2**30
 _CONTEXT_BYTES = GIB // 2
 _FRAGMENTED_SHARE = 0.05
 # Of a CPU: what glibc's heap holds in pieces that fit nothing, as a share of what a micro-batch needs, and what the
-# libraries load when training begins. Fitted to ten runs (docs/decisions.md), whose growth was 1.3 to 1.5 times what tensors take.
+# libraries load when training begins. Fitted to ten runs (docs/decisions.md).
 _HEAP_SHARE = 0.3
 _LIBRARIES_BYTES = 40 * 2**20
 
