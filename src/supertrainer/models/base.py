@@ -118,16 +118,11 @@ class TaskModel(ABC):
         Raises:
             ConfigError: unknown keys, each with the nearest name, values of a wrong type, or other classes than these.
         """
-        if self.task != "masked_lm":
-            require_labels(self.config, label_names)
+        require_labels(self.config, label_names)
         return with_labels(self._own_config(tokenizer), label_names, task=self.task)
 
-    def source_config(self) -> PreTrainedConfig:
-        """The architecture's config as the source has it, with its own classes."""
-        return self._own_config(None)
-
     def label_parameters(self, label_names: Sequence[str]) -> frozenset[str]:
-        """The parameters that have a row for every class, by name."""
+        """Names of the parameters that have a row for every class."""
         config = self.architecture(label_names, tokenizer=self.tokenizer())
         return frozenset(label_dimensions(*self._skeletons(config, attention="auto")))
 
@@ -289,9 +284,8 @@ class TaskModel(ABC):
         """The model on the meta device with these classes, and with one more: what differs has a row per class."""
         names = label_names_of(config)
         more = with_labels(config, (*names, "\0one more"), task=self.task)
-        trust = self.config.trust_remote_code
-        first = build_skeleton(self.auto_class, config, attention=attention, trust_remote_code=trust)
-        return first, build_skeleton(self.auto_class, more, attention=attention, trust_remote_code=trust)
+        options: Any = {"attention": attention, "trust_remote_code": self.config.trust_remote_code}
+        return build_skeleton(self.auto_class, config, **options), build_skeleton(self.auto_class, more, **options)
 
     def _tokenizer_source(self) -> Source:
         if self.config.tokenizer is not None:

@@ -83,7 +83,7 @@ def _shown(names: Sequence[str]) -> str:
 
 
 def require_labels(given: ModelConfig, label_names: Sequence[str]) -> None:
-    """Refuses classes in the architecture's config that aren't those of the data, which decide.
+    """Refuses classes in the architecture's config that aren't those of the data, which decide where it has some.
 
     Raises:
         ConfigError: with both.
@@ -99,7 +99,7 @@ def require_labels(given: ModelConfig, label_names: Sequence[str]) -> None:
             fix="leave it out; dataset.labels says which labels there are, and their order.",
         )
         for where, names in given_names.items()
-        if names is not None and [str(name) for name in names.values()] != list(label_names)
+        if label_names and names is not None and [str(name) for name in names.values()] != list(label_names)
     ]
     raise_all(ConfigError, problems)
 

@@ -12,6 +12,7 @@ from supertrainer.config.build import build
 from supertrainer.config.spine import Config
 from supertrainer.core.errors import ConfigError, raise_all
 from supertrainer.core.placement import placement
+from supertrainer.models.architecture import read_config
 from supertrainer.models.base import count_parameters
 from supertrainer.models.labels import label_names_of
 from supertrainer.models.summary import adapted_lines, group_table
@@ -80,7 +81,7 @@ def _weights(config: Config, model: Any, names: tuple[str, ...], result: CheckRe
     plain = _skeleton(config, model, names, plain=True)
     raise_all(ConfigError, shape_problems(tensors, plain, free=frozenset(per_label), source=model.source))
     if per_label:
-        held = label_names_of(model.source_config())
+        held = label_names_of(read_config(model.source.directory, trust_remote_code=config.model.trust_remote_code))
         kept = per_label & tensors.keys() and set(held) == set(names)
         given = f"the source's has {len(held)} labels ({', '.join(held[:5])}{', …' if len(held) > 5 else ''})"
         result.facts["head"] = "kept" if kept else "new" + (f"; {given}" if per_label & tensors.keys() else "")

@@ -70,7 +70,7 @@ def length_problems(training_kwargs: Mapping[str, Any], *, steps: int, per_epoch
     path = "trainer.training_kwargs"
     warmup = training_kwargs.get("warmup_steps", 0)
     length = f"the run has {steps} steps ({per_epoch} an epoch)"
-    if warmup >= 1 and warmup >= steps:
+    if warmup >= 1 and warmup > steps:
         yield Problem(
             f"{path}.warmup_steps={warmup:g}: {length}.",
             why="the learning rate would never come to what learning_rate says.",
