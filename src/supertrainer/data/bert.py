@@ -246,8 +246,9 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
         split = next((name for name, found in (splits or {}).items() if found is rows), None)
         for line in self._length_notes(rows, encoded, max_length=max_length):
             log.info(line if split is None else f"{split}: {line}")
-            if splits is not None and split is not None:
-                splits.report.notes.append(f"{split}: {line}")
+            note = f"{split}: {line}"
+            if splits is not None and split is not None and note not in splits.report.notes:
+                splits.report.notes.append(note)  # once, also where another tokenizer object encodes the rows again
 
     def _length_notes(self, rows: datasets.Dataset, encoded: datasets.Dataset, *, max_length: int) -> list[str]:
         if self.config.long_texts == "stride" and self.task != "token_classification":
