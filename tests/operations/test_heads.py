@@ -26,6 +26,7 @@ SCRATCH = [
     "trainer.global_batch_size=8",
     "trainer.training_kwargs.per_device_train_batch_size=4",
     "trainer.training_kwargs.num_train_epochs=2",
+    "trainer.training_kwargs.warmup_steps=1",
     "trainer.training_kwargs.eval_strategy=no",
     "run.name=run",
 ]

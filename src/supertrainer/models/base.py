@@ -101,7 +101,7 @@ class TaskModel(ABC):
             ConfigError: there is none, it has no padding token, or it pads on a side that the model can't take.
         """
         tokenizer = read_tokenizer(
-            self._tokenizer_source().directory,
+            find_source_of_tokenizer(self.config.tokenizer, model=self.source).directory,
             padding_side=self.config.padding_side,
             trust_remote_code=self.config.trust_remote_code,
         )
@@ -286,12 +286,6 @@ class TaskModel(ABC):
         more = with_labels(config, (*names, "\0one more"), task=self.task)
         options: Any = {"attention": attention, "trust_remote_code": self.config.trust_remote_code}
         return build_skeleton(self.auto_class, config, **options), build_skeleton(self.auto_class, more, **options)
-
-    def _tokenizer_source(self) -> Source:
-        if self.config.tokenizer is not None:
-            return find_source_of_tokenizer(self.config.tokenizer)
-        assert self.source is not None, "the schema asks for a tokenizer where there is no source"
-        return self.source
 
 
 def count_parameters(model: nn.Module) -> ParameterCounts:

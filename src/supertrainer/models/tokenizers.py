@@ -8,6 +8,7 @@ from typing import Literal
 from transformers import AutoTokenizer, PreTrainedTokenizerBase
 
 from supertrainer.core.errors import ConfigError
+from supertrainer.core.sources import local_path
 from supertrainer.models.sources import Source, find_source
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
@@ -59,10 +60,16 @@ def read_tokenizer(
     return tokenizer
 
 
-def find_source_of_tokenizer(reference: str) -> Source:
-    """A tokenizer's directory, which needs no model config."""
-    from supertrainer.core.sources import local_path
+def find_source_of_tokenizer(reference: str | None, *, model: Source | None) -> Source:
+    """A tokenizer's directory, which needs no model config.
 
+    Args:
+        reference: where it is; None: with the model.
+        model: where the model is.
+    """
+    if reference is None:
+        assert model is not None, "the schema asks for a tokenizer where there is no source"
+        return model
     path = local_path(reference)
     if path is None:
         return find_source(reference)
