@@ -225,7 +225,7 @@ class TaskTrainer(ABC):
         if distributed.is_main():
             self.tracker.open(self.run.path, first_step=step + 1)
         try:
-            with full_disk_is_told(self.store, session.trainer.state), session.stop.listening():
+            with full_disk_is_told(self.store, session.trainer), session.stop.listening():
                 session.trainer.train(resume_from_checkpoint=None if latest is None else str(latest.path))
         finally:
             self.tracker.close()

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from torch import nn
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 from transformers.trainer_utils import PREFIX_CHECKPOINT_DIR
 
 from supertrainer.checkpoint.manifest import Checkpoint
@@ -89,7 +89,7 @@ def selected_of(store: CheckpointStore, select: Literal["last", "best"]) -> Chec
 
 
 @contextlib.contextmanager
-def full_disk_is_told(store: CheckpointStore, state: TrainerState) -> Iterator[None]:
+def full_disk_is_told(store: CheckpointStore, trainer: Trainer) -> Iterator[None]:
     """Whatever a full disk raises inside becomes the error that says so.
 
     Raises:
@@ -99,7 +99,7 @@ def full_disk_is_told(store: CheckpointStore, state: TrainerState) -> Iterator[N
         yield
     except Exception as error:
         if is_disk_full(error):
-            with store.writing(step=state.global_step):
+            with store.writing(step=trainer.state.global_step):  # the library makes its state anew when it starts
                 raise
         raise
 
