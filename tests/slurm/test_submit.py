@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from loopback_hub import LoopbackHub
-from slurm_jobs import MAIN, Jobs, job_of, last_attempt, losses_of
+from slurm_jobs import LONG, MAIN, Jobs, job_of, last_attempt, losses_of
 from supertrainer.core.records import read_records
 from supertrainer.core.run_directory import RunDirectory
 from tiny_models import save_tiny
@@ -29,7 +29,7 @@ TINY_WITHOUT_RATE = [word for word in TINY if "learning_rate" not in word]
 def test_a_run_is_checked_queued_followed_and_not_sent_twice(jobs: Jobs) -> None:
     words = [*TINY, "cluster.slurm.partition=main", "cluster.slurm.timeout_min=5", "run.name=one"]
     shown = jobs.call(*words, "--dry-run")
-    assert "optimizer steps       28 (7 an epoch)" in shown
+    assert "28: 4 epochs of 7" in shown
     assert "#SBATCH --partition=main" in shown
     assert not (jobs.place / "runs").exists()
     told = jobs.call(*words)
@@ -83,7 +83,7 @@ def test_waiting_shows_progress_and_tells_which_failed(jobs: Jobs) -> None:
 
 def test_an_interrupted_wait_says_what_goes_on(jobs: Jobs) -> None:
     wait = ["hydra.launcher.wait=true", "hydra.launcher.poll_s=1"]
-    process = jobs.start("--multirun", *TINY_WITHOUT_RATE, SWEEP, *LAUNCHER, *wait, script=MAIN)
+    process = jobs.start("--multirun", *LONG, "run.seed=1,2,3", *LAUNCHER, *wait, script=MAIN)
     assert process.stdout is not None
     lines = []
     for line in process.stdout:
