@@ -37,12 +37,10 @@ from supertrainer.config.secrets import redact
 from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.validate import resolve, validate
 from supertrainer.core.distributed import is_main
-from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.core.errors import INTERRUPTED, ConfigError, SupertrainerError
 from supertrainer.core.job import StopRequested, ask_for_requeue, stop_on_signals
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations.paths import program
-
-INTERRUPTED = 130
 
 
 def cli() -> int:

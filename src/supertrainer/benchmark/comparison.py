@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from supertrainer.config.identity import flat_keys
 from supertrainer.core.attempts import read_attempts
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
@@ -94,7 +95,7 @@ def read_run(run: RunDirectory) -> ComparedRun:
     return ComparedRun(
         run=name,
         state=_state(run, report, odd),
-        config=dict(_flat(tree)),
+        config=dict(flat_keys(tree)),
         main_metric=str(report.get("main_metric") or metric.get("main") or ""),
         greater_is_better=metric.get("greater_is_better") is not False,
         split=str(split),
@@ -145,15 +146,6 @@ def _node(tree: Any, key: str) -> dict[str, Any]:
 
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else None
-
-
-def _flat(node: Mapping[str, Any], path: str = "") -> Iterable[tuple[str, Any]]:
-    for key, value in node.items():
-        below = f"{path}.{key}" if path else str(key)
-        if isinstance(value, Mapping) and value:
-            yield from _flat(value, below)
-        else:
-            yield below, value
 
 
 def _key(value: Any) -> str:

@@ -8,12 +8,12 @@ import re
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from fnmatch import fnmatch
 from pathlib import Path, PurePosixPath
 from typing import Any
 
 from supertrainer.core.files import fsync_path, read_json, sha256_file, write_json
+from supertrainer.core.records import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -77,7 +77,7 @@ def seal(directory: Path, *, step: int, extra: Mapping[str, object]) -> None:
     manifest = {
         "format": FORMAT,
         "step": step,
-        "created": datetime.now(UTC).isoformat(timespec="seconds"),
+        "created": utc_now(),
         "files": files,
         "extra": extra,
     }

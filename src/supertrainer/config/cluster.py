@@ -14,6 +14,7 @@ from pydantic import AfterValidator, Field, model_validator
 from supertrainer.config.sbatch import checked_parameters
 from supertrainer.config.settings import Count, Environment, Line, Memory, Setting, Text
 from supertrainer.config.strict import FrozenMapping, StrictModel
+from supertrainer.core.placement import Placement
 
 _GRES_GPUS = re.compile(r"(?:^|,)(?:gres[:/])?gpu(?::[A-Za-z_][\w.-]*)?(?:[:=](\d+))?(?=$|,|\()")
 
@@ -208,6 +209,11 @@ class ClusterConfig(StrictModel):
     def processes_per_run(self) -> int:
         """Processes that train together."""
         return self.slurm.nodes * self.tasks_per_node
+
+    @property
+    def placement(self) -> Placement:
+        """Where a run of a job is executed."""
+        return Placement(processes=self.processes_per_run, has_gpu=self.has_gpus)
 
     @property
     def has_gpus(self) -> bool:

@@ -13,7 +13,7 @@ from supertrainer.config.compose import Composed
 from supertrainer.config.spine import Config
 from supertrainer.config.validate import resolve, validate
 from supertrainer.core.errors import ConfigError
-from supertrainer.core.placement import Placement, planned
+from supertrainer.core.placement import planned
 
 _LAUNCHER_NAMES = {"name": "job_name"}  # where the launcher's users know another name than sbatch's
 
@@ -27,7 +27,7 @@ def validate_for_job(composed: Composed, *, environment: Mapping[str, str]) -> C
     cluster = _cluster(composed.tree)
     if cluster is None:
         return validate(composed, environment=environment)  # says what is wrong with it
-    with planned(Placement(processes=cluster.processes_per_run, has_gpu=cluster.has_gpus)):
+    with planned(cluster.placement):
         return validate(composed, environment=environment)
 
 

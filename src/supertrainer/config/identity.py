@@ -32,7 +32,7 @@ def identity(config: Config) -> dict[str, Any]:
     for name in _COMPONENTS_OF[config.operation]:
         node = vars(config)[name]
         if node is not None:
-            tree |= {f"{name}.{key}": value for key, value in _flat(_identity_of(node))}
+            tree |= {f"{name}.{key}": value for key, value in flat_keys(_identity_of(node))}
             tree |= node.further_identity(config)
     return dict(sorted(tree.items()))
 
@@ -78,10 +78,11 @@ def _identity_of(node: StrictModel) -> dict[str, Any]:
     return kept
 
 
-def _flat(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+def flat_keys(node: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, Any]]:
+    """A tree's values with their dotted keys; an empty mapping is a value."""
     for key, value in node.items():
         below = f"{path}.{key}" if path else str(key)
         if isinstance(value, Mapping) and value:
-            yield from _flat(value, below)
+            yield from flat_keys(value, below)
         else:
             yield below, value

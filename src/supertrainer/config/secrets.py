@@ -21,7 +21,7 @@ _SECRET_VALUE = re.compile(
 _URL_PASSWORD = re.compile(r"(?<=://)[^/\s:@]+:[^/\s@]+(?=@)")
 _SECRET_ENVIRONMENT = re.compile(r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|CREDENTIAL)S?$", re.I)
 _ENVIRONMENT_USE = re.compile(r"\$\{oc\.env:\s*([A-Za-z_][A-Za-z0-9_]*)")
-_REFERENCE = re.compile(r"^\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}$")
+SECRET_REFERENCE = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
 # A literal given to a key whose name says that it is a secret, as a command line or a message shows it.
 _SECRET_ASSIGNMENT = re.compile(
     r"(?i)(\b[\w.]*(?:api_?key|access_?key|password|passwd|secret|hub_token|auth_?token)\w*=['\"]?)(?!['\"]?\$\{)[^\s,'\"]+"
@@ -37,7 +37,7 @@ def secret_problems(tree: Mapping[str, Any], *, environment: Mapping[str, str]) 
         if _SECRET_ENVIRONMENT.search(name) and len(text) >= _SHORTEST_SECRET
     }
     for path, key, value in _leaves(tree, ""):
-        if not isinstance(value, str) or not value or _REFERENCE.match(value):
+        if not isinstance(value, str) or not value or SECRET_REFERENCE.fullmatch(value):
             continue
         used = _ENVIRONMENT_USE.search(value)
         named = next((name for text, name in known.items() if text in value), None)
@@ -68,7 +68,7 @@ def reveal(value: str) -> str:
     Raises:
         ConfigError: the environment variable isn't set.
     """
-    match = _REFERENCE.match(value)
+    match = SECRET_REFERENCE.fullmatch(value)
     if match is None:
         return value
     if match.group(1) not in os.environ:

@@ -6,11 +6,10 @@ import os
 import socket
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Literal
 
 from supertrainer.core.job import job_id
-from supertrainer.core.records import append_record, read_records
+from supertrainer.core.records import append_record, read_records, utc_now
 from supertrainer.core.run_directory import RunDirectory
 
 Outcome = Literal["done", "saved", "failed", "interrupted"]  # saved: stopped at a checkpoint, to be started again
@@ -53,7 +52,7 @@ def start_attempt(
     row = {
         "event": "start",
         "attempt": number,
-        "time": _now(),
+        "time": utc_now(),
         "command": list(command),
         "host": socket.gethostname(),
         "pid": os.getpid(),
@@ -72,7 +71,7 @@ def plan_attempt(run: RunDirectory, *, number: int, planned_steps: int) -> None:
 
 def end_attempt(run: RunDirectory, *, number: int, outcome: Outcome, step: int | None, reason: str = "") -> None:
     """Writes how an attempt ended: at which step, and why (the error's first line, the signal's name, or nothing)."""
-    row = {"event": "end", "attempt": number, "time": _now(), "outcome": outcome, "step": step, "reason": reason}
+    row = {"event": "end", "attempt": number, "time": utc_now(), "outcome": outcome, "step": step, "reason": reason}
     append_record(run.attempts_jsonl, row, sync=True)
 
 
@@ -103,7 +102,3 @@ def read_attempts(run: RunDirectory) -> list[Attempt]:
                 )
             )
     return attempts
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

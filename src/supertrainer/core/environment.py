@@ -8,11 +8,11 @@ import os
 import platform
 import subprocess
 import sys
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from supertrainer.core.files import write_json
+from supertrainer.core.records import utc_now
 
 CODE_FILE = "code.json"  # beside a copy of the package: what it was copied from
 
@@ -53,7 +53,7 @@ def collect_environment() -> dict[str, object]:
     Torch's part (devices, threads) is there only where torch was imported before.
     """
     environment: dict[str, object] = {
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+        "time": utc_now(),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "host": platform.node(),

@@ -15,6 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+# Exit codes that no error has: of a run that was stopped at a checkpoint.
+SAVED_NOT_REQUEUED = 75
+INTERRUPTED = 130
+
 
 @dataclass(frozen=True)
 class Problem:

@@ -9,11 +9,11 @@ import signal
 import socket
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from supertrainer.core.job import job_id, job_restart
+from supertrainer.core.records import utc_now
 
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
@@ -54,7 +54,7 @@ def this_process() -> Owner:
         pid_start_time=_stat(pid)[1],
         job_id=job_id(),
         job_restart=job_restart(),
-        started=datetime.now(UTC).isoformat(timespec="seconds"),
+        started=utc_now(),
     )
 
 

@@ -6,6 +6,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,11 @@ class Records(NamedTuple):
 
     rows: list[dict[str, Any]]
     unreadable: int
+
+
+def utc_now() -> str:
+    """The time as records write it: UTC in ISO form, to the second."""
+    return datetime.now(UTC).isoformat(timespec="seconds")
 
 
 def append_record(path: Path, record: Mapping[str, object], *, sync: bool = False) -> None:

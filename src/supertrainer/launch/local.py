@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from supertrainer.config.command import Command
-from supertrainer.launch.sweep import INTERRUPTED, PlannedRun
+from supertrainer.core.errors import INTERRUPTED
+from supertrainer.launch.sweep import PlannedRun
 from supertrainer.launch.table import aligned
 
 

@@ -14,8 +14,9 @@ from typing import Any
 
 import submitit
 
+from supertrainer.core.errors import INTERRUPTED
 from supertrainer.launch.local import command_line, table
-from supertrainer.launch.sweep import INTERRUPTED, PlannedRun
+from supertrainer.launch.sweep import PlannedRun
 
 POLL_SECONDS = 0.5
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
+from supertrainer.core.errors import INTERRUPTED, SAVED_NOT_REQUEUED
 from supertrainer.launch.jobs import JobState
 from supertrainer.launch.marks import Marks, log_verdict
 
@@ -32,7 +33,6 @@ _OF_SLURM: Mapping[str, State] = {
     "REVOKED": "cancelled",
     "TIMEOUT": "timed out",
 }
-_SAVED_NOT_REQUEUED, _INTERRUPTED = 75, 130
 
 
 def governing_job(marks: Marks, states: Mapping[str, JobState]) -> JobState | None:
@@ -84,7 +84,7 @@ def _ended(marks: Marks, job: JobState) -> tuple[State, str]:
             words = words or "before it started"
         return _OF_SLURM[job.state], words
     if job.state in ("FAILED", "LAUNCH_FAILED", "RECONFIG_FAIL"):
-        if code in (_SAVED_NOT_REQUEUED, _INTERRUPTED) or marks.outcome_of_last_start == "saved":
+        if code in (SAVED_NOT_REQUEUED, INTERRUPTED) or marks.outcome_of_last_start == "saved":
             return "saved", _how_to_go_on(marks)
         if log_verdict(marks) == "out of memory":  # sites without cgroups' own state for it
             return "out of memory", how
@@ -123,7 +123,7 @@ def _from_marks(marks: Marks, *, answers: bool) -> tuple[State, str]:
 
 
 def _of_exit_code(marks: Marks, code: int) -> tuple[State, str]:
-    if marks.outcome_of_last_start in ("saved", "interrupted") or code in (_SAVED_NOT_REQUEUED, _INTERRUPTED):
+    if marks.outcome_of_last_start in ("saved", "interrupted") or code in (SAVED_NOT_REQUEUED, INTERRUPTED):
         return "saved", _how_to_go_on(marks)
     if code == 0 and marks.finished and marks.outcome_of_last_start not in ("failed", "killed"):
         return "finished", ""  # a start that only showed the report

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from supertrainer.config.cluster import ClusterConfig, FabricConfig, SiteConfig, VendorConfig
+from supertrainer.config.secrets import SECRET_REFERENCE
 from supertrainer.config.settings import Setting
 
-_SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
 _NAME_IN_VALUE = re.compile(r"\$(?:[A-Za-z_][A-Za-z0-9_]*|\{[A-Za-z_][A-Za-z0-9_]*\})")
 
 _FUNCTIONS = """\
@@ -131,7 +131,7 @@ def _own_environment(cluster: ClusterConfig, *, code: Path, offline: bool) -> It
 
 def shell_value(setting: Setting) -> str:
     """A setting's value as a word of shell: to the letter, but for names to expand and references to a secret."""
-    secret = _SECRET.fullmatch(setting.value)
+    secret = SECRET_REFERENCE.fullmatch(setting.value)
     if secret is not None:  # its value is in the job's environment, and must not stand here
         return f'"${{{secret.group(1)}:?error: not in the environment of the job}}"'
     if not setting.expand:

@@ -23,12 +23,10 @@ from supertrainer.config.overrides import parse_override
 from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.spine import Config
 from supertrainer.config.validate import validate
-from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.core.errors import INTERRUPTED, ConfigError, Problem
 from supertrainer.core.records import append_record
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.sweep_directory import SweptRun, write_results, write_sweep
-
-INTERRUPTED = 130
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from supertrainer.operations.check_result import CheckResult
 from supertrainer.operations.check_rows import check_rows
 from supertrainer.operations.check_text import print_result
 from supertrainer.operations.scoring import build_dataset
+from supertrainer.trainers.cadence import require_validation_rows
 from supertrainer.trainers.checkpointing import checkpoint_bytes
 
 
@@ -73,7 +74,7 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
     if splits is not None:
         result.commits |= _commit_of(dataset)
         longest = result.attempt(lambda: check_rows(config, dataset, tokenizer, result))
-        result.attempt(lambda: _require_validation(config, dataset))
+        result.attempt(lambda: require_validation_rows(config.trainer.training_kwargs, splits))
     if longest is not None:
         result.attempt(lambda: model.check_length(longest))
     known = dataset if splits is not None else None
@@ -81,16 +82,6 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
     if skeleton is not None:
         result.attempt(lambda: check_disk(config, result, checkpoint=checkpoint_bytes(skeleton)))
     return result
-
-
-def _require_validation(config: Config, dataset: Any) -> None:
-    strategy = config.trainer.training_kwargs.get("eval_strategy", "no")
-    if strategy != "no" and "validation" not in dataset.load():
-        raise ConfigError(
-            f"trainer.training_kwargs.eval_strategy={strategy}, and the dataset has no validation rows.",
-            why="there is nothing to evaluate.",
-            fix="dataset.splits.validation=0.1 makes some of the train rows; eval_strategy=no trains without.",
-        )
 
 
 def _commit_of(dataset: Any) -> dict[str, str]:

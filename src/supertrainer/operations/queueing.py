@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from supertrainer.core.errors import INTERRUPTED
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.status import run_statuses
-from supertrainer.launch.sweep import INTERRUPTED, PlannedRun
+from supertrainer.launch.sweep import PlannedRun
 from supertrainer.launch.table import aligned
 from supertrainer.operations.before_submit import check_configs, needs_fetching
 from supertrainer.operations.submission import (

@@ -5,7 +5,6 @@ from __future__ import annotations
 import shlex
 import sys
 from collections.abc import Mapping
-from datetime import UTC, datetime
 from typing import Any
 
 from supertrainer.benchmark.console import print_report
@@ -13,7 +12,7 @@ from supertrainer.benchmark.report import write_report
 from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
 from supertrainer.config.tasks import task_of
-from supertrainer.core.records import read_records
+from supertrainer.core.records import read_records, utc_now
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import program, relative
 
@@ -43,7 +42,7 @@ def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show
 
 def _end_of(open_run: OpenRun) -> dict[str, Any]:
     """How this start ends: its own line follows the report."""
-    now = datetime.now(UTC).isoformat(timespec="seconds")
+    now = utc_now()
     end = {"event": "end", "attempt": open_run.attempt, "time": now, "outcome": open_run.outcome}
     return {**end, "step": open_run.step, "reason": ""}
 

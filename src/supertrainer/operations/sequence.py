@@ -13,6 +13,7 @@ from supertrainer.benchmark.report import add_missing_page, read_report
 from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
 from supertrainer.core import distributed
+from supertrainer.core.errors import INTERRUPTED
 from supertrainer.core.logging import setup_logging
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
@@ -20,8 +21,6 @@ from supertrainer.operations.hub_commits import at_recorded_commits
 from supertrainer.operations.opening import find_run, opened
 from supertrainer.operations.scoring import build_dataset
 from supertrainer.operations.train import require_same_data
-
-INTERRUPTED = 130
 
 
 def run(config: Config, *, source: Path | None) -> int:

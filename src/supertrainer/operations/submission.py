@@ -6,15 +6,13 @@ import itertools
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
 from supertrainer import __version__
-from supertrainer.config.identity import run_name
 from supertrainer.config.spine import Config
 from supertrainer.core.files import write_atomic
-from supertrainer.core.records import append_record, read_records
+from supertrainer.core.records import append_record, read_records, utc_now
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.code import code_directory, copy_code
 from supertrainer.launch.jobs import job_states, jobs_of_scripts
@@ -44,11 +42,6 @@ class Submission:
     job: Job
     state: State
     job_ids: tuple[str, ...] = ()
-
-
-def planned_directory(config: Config) -> RunDirectory:
-    """The directory that a run would have, without making it."""
-    return RunDirectory(Path(config.run.root) / run_name(config))
 
 
 def planned_job(config: Config, run: RunDirectory, *, offline: bool = False) -> Job:
@@ -84,12 +77,13 @@ def prepare(
         ConfigError: a directory holds another run.
         LaunchError: something can't be written.
     """
-    copied = {root: copy_code(root) for root in {Path(config.run.root) for config in configs}}
+    for root in {Path(config.run.root) for config in configs}:
+        copy_code(root)
     found = [find_run(config, source=source) for config, source in zip(configs, sources, strict=True)]
     live = _live_jobs([run for run, _ in found])
     submissions = []
     for config, fetched, (run, finished) in zip(configs, commits, found, strict=True):
-        job = replace(planned_job(config, run, offline=offline), code=copied[Path(config.run.root)])
+        job = planned_job(config, run, offline=offline)
         if finished or run.path in live:
             state: State = "finished" if finished else "already queued"
             submissions.append(Submission(config, run, job, state, live.get(run.path, ())))
@@ -158,17 +152,9 @@ def groups_of(submissions: Sequence[Submission]) -> list[list[Submission]]:
 
 def _record(submission: Submission, *, job_id: str, chain: Sequence[str], log: Path) -> None:
     slurm = submission.config.cluster.slurm
-    row = {
-        "event": "submit",
-        "time": datetime.now(UTC).isoformat(timespec="seconds"),
-        "job_id": job_id,
-        "chain": list(chain),
-        "partition": slurm.partition,
-        "limit_seconds": slurm.timeout_min * 60,
-        "log": str(log.resolve()),
-        "version": __version__,
-    }
-    append_record(submission.run.jobs_jsonl, row, sync=True)
+    facts = {"partition": slurm.partition, "limit_seconds": slurm.timeout_min * 60}
+    facts |= {"log": str(log.resolve()), "version": __version__}
+    _append_submit(submission.run, job_id=job_id, chain=chain, facts=facts)
 
 
 def _remember(run: RunDirectory, job_ids: Sequence[str]) -> None:
@@ -176,8 +162,12 @@ def _remember(run: RunDirectory, job_ids: Sequence[str]) -> None:
     known = {str(row.get("job_id")) for row in read_records(run.jobs_jsonl).rows}
     for job_id in job_ids:
         if job_id not in known:
-            row = {"event": "submit", "time": datetime.now(UTC).isoformat(timespec="seconds"), "job_id": job_id}
-            append_record(run.jobs_jsonl, row | {"chain": list(job_ids)}, sync=True)
+            _append_submit(run, job_id=job_id, chain=job_ids, facts={})
+
+
+def _append_submit(run: RunDirectory, *, job_id: str, chain: Sequence[str], facts: Mapping[str, object]) -> None:
+    row = {"event": "submit", "time": utc_now(), "job_id": job_id, "chain": list(chain), **facts}
+    append_record(run.jobs_jsonl, row, sync=True)
 
 
 def _live_jobs(runs: Sequence[RunDirectory]) -> dict[Path, tuple[str, ...]]:

@@ -18,7 +18,7 @@ from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import read_groups
 from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
-from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.core.errors import INTERRUPTED, ConfigError, SupertrainerError
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.launch.jobs import cancel
 from supertrainer.launch.script import render_script
@@ -31,7 +31,6 @@ from supertrainer.operations.paths import relative
 from supertrainer.operations.submission import planned_job, prepare, queue
 from supertrainer.operations.submittable import require_controller, require_submittable
 
-INTERRUPTED = 130
 _FLAGS = ("--dry-run", "--yes", "--no-check")
 USAGE = """usage: submit.py (+experiment=NAME | CONFIG | runs/NAME) [KEY=VALUE …]
                  [--dry-run] [--yes] [--json] [--no-check]

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 
 from supertrainer.config.cluster import ClusterConfig
+from supertrainer.config.secrets import SECRET_REFERENCE
 from supertrainer.config.spine import Config
 from supertrainer.core.errors import ConfigError, LaunchError, Problem
 from supertrainer.launch.limits import limit_problems
 from supertrainer.launch.script import script_problems
 from supertrainer.launch.slurm import controller_answers, has_slurm
-from supertrainer.operations.submission import planned_directory, planned_job
-
-_SECRET = re.compile(r"\$\{secret:([A-Za-z_][A-Za-z0-9_]*)\}")
+from supertrainer.operations.opening import locate
+from supertrainer.operations.submission import planned_job
 
 
 def require_submittable(configs: Sequence[Config], *, environment: Mapping[str, str]) -> None:
@@ -32,7 +31,7 @@ def require_submittable(configs: Sequence[Config], *, environment: Mapping[str, 
             ).problems
         problems += _unset_secrets(config, environment)
         clusters[config.cluster.model_dump_json()] = config.cluster
-        problems += script_problems(planned_job(config, planned_directory(config)))
+        problems += script_problems(planned_job(config, locate(config, source=None)))
     for cluster in clusters.values():
         problems += limit_problems(cluster)
     if problems:
@@ -56,7 +55,7 @@ def require_controller() -> None:
 
 
 def _unset_secrets(config: Config, environment: Mapping[str, str]) -> list[Problem]:
-    named = sorted(set(_SECRET.findall(json.dumps(config.dump()))))
+    named = sorted(set(SECRET_REFERENCE.findall(json.dumps(config.dump()))))
     return [
         Problem(
             f"${{secret:{name}}}: {name} is not in the environment.",

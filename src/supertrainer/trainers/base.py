@@ -27,6 +27,7 @@ from supertrainer.models.architecture import OWN_KEY
 from supertrainer.models.base import TaskModel
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
+from supertrainer.trainers.cadence import require_validation_rows
 from supertrainer.trainers.checkpointing import (
     CheckpointCallback,
     checkpoint_bytes,
@@ -273,13 +274,8 @@ class TaskTrainer(ABC):
     def _validation_rows(self, args: TrainingArguments) -> Any:
         if args.eval_strategy == "no":
             return None
-        rows = self.rows("validation")
-        if rows is None:
-            raise ConfigError(
-                f"training_kwargs.eval_strategy={args.eval_strategy.value}, and the dataset has no validation rows.",
-                fix="dataset.splits.validation=0.1 makes some of the train rows; eval_strategy=no trains without.",
-            )
-        return rows
+        require_validation_rows(self.config.training_kwargs, self.dataset.load())
+        return self.rows("validation")
 
     def _write_checkpoint(self, module: nn.Module, directory: Path) -> None:
         write_model(module, self.tokenizer, directory, base=self.model.base_reference())

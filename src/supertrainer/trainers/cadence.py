@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Container, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from supertrainer.core.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -67,3 +70,18 @@ class CadenceCallback(TrainerCallback):
         control.should_evaluate |= self._cadence.should_evaluate(step)
         control.should_save |= self._cadence.should_save(step)
         control.should_training_stop |= step >= self._cadence.max_steps
+
+
+def require_validation_rows(training_kwargs: Mapping[str, Any], splits: Container[str]) -> None:
+    """Refuses evaluation of a dataset that has nothing to evaluate.
+
+    Raises:
+        ConfigError: with what to set.
+    """
+    strategy = training_kwargs.get("eval_strategy", "no")
+    if strategy != "no" and "validation" not in splits:
+        raise ConfigError(
+            f"trainer.training_kwargs.eval_strategy={strategy}, and the dataset has no validation rows.",
+            why="there is nothing to evaluate.",
+            fix="dataset.splits.validation=0.1 makes some of the train rows; eval_strategy=no trains without.",
+        )
