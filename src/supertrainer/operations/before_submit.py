@@ -7,7 +7,7 @@ from typing import TextIO
 
 from supertrainer.config.spine import Config
 from supertrainer.core.errors import ConfigError, Problem
-from supertrainer.core.placement import Placement, planned
+from supertrainer.core.placement import planned
 from supertrainer.operations.hub_commits import hub_nodes
 
 
@@ -26,8 +26,7 @@ def check_configs(configs: Sequence[Config], *, stream: TextIO) -> list[dict[str
     for config in configs:
         key = _what_is_checked(config)
         if key not in done:
-            there = Placement(processes=config.cluster.processes_per_run, has_gpu=config.cluster.has_gpus)
-            with planned(there):
+            with planned(config.cluster.placement):
                 done[key], found = _check(config, stream)
             problems += found
         commits.append(done[key])
@@ -56,6 +55,7 @@ def _what_is_checked(config: Config) -> str:
     trainer = config.trainer
     parts = [node.model_dump_json() for node in (config.model, config.dataset, config.cluster) if node is not None]
     if trainer is not None:
-        parts += [repr(trainer.model_kwargs), repr(trainer.peft_kwargs), str(trainer.global_batch_size)]
+        parts += [repr(trainer.model_kwargs), repr(trainer.peft_kwargs), repr(trainer.bitsandbytes_kwargs)]
+        parts.append(str(trainer.global_batch_size))
         parts.append(str(trainer.training_kwargs.get("max_steps")))
     return "\n".join([config.operation, *parts])
