@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import errno
 import hashlib
 import json
@@ -10,6 +11,7 @@ import math
 import numbers
 import os
 import re
+import sys
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -199,3 +201,13 @@ def _plain(value: object) -> object:
         case list() | tuple():
             return [_plain(item) for item in value]
     raise TypeError(f"{value!r} of type {type(value).__name__} can't be written as JSON")
+
+
+@contextlib.contextmanager
+def cells_of_any_size() -> Iterator[None]:
+    """Lifts the csv module's limit on a cell, its only switch, which is one for the whole process, for a while."""
+    limit = csv.field_size_limit(sys.maxsize)
+    try:
+        yield
+    finally:
+        csv.field_size_limit(limit)

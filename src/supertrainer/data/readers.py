@@ -6,12 +6,11 @@ import csv
 import gzip
 import io
 import json
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
 from supertrainer.core.errors import DataError
+from supertrainer.core.files import cells_of_any_size
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.locate import SourceFile
 from supertrainer.data.schema import DatasetConfig
@@ -89,7 +88,7 @@ def _read_csv(file: SourceFile, config: DatasetConfig, findings: Findings) -> Ra
 def _numbered_records(reader: Any, file: SourceFile) -> Iterator[tuple[int, list[str]]]:
     """Records that aren't blank, each with the 1-based line on which it starts."""
     line = 1
-    with _cells_of_any_size():
+    with cells_of_any_size():
         try:
             for record in reader:
                 if record:
@@ -101,15 +100,6 @@ def _numbered_records(reader: Any, file: SourceFile) -> Iterator[tuple[int, list
                 why='a cell that starts with a quote must end with one: "…", and hold quotes doubled.',
                 fix="mend the row that starts on this line; dataset.csv.quote=null reads a file that quotes nothing.",
             ) from None
-
-
-@contextmanager
-def _cells_of_any_size() -> Iterator[None]:
-    limit = csv.field_size_limit(sys.maxsize)  # the csv module's only switch, for the whole process
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)
 
 
 def _unique_header(header: list[str], file: SourceFile) -> list[str]:

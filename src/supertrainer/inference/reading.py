@@ -5,13 +5,13 @@ from __future__ import annotations
 import csv
 import io
 import json
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from supertrainer.core.errors import DataError
+from supertrainer.core.files import cells_of_any_size
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -86,7 +86,7 @@ class Rows:
                 return self._parquet_rows()
 
     def _table_rows(self) -> Iterator[tuple[str, Row]]:
-        with self._text() as file, _cells_of_any_size():
+        with self._text() as file, cells_of_any_size():
             reader = csv.reader(file, delimiter=DELIMITERS[self.format], strict=True)
             header: list[str] | None = None
             line = 1
@@ -156,12 +156,3 @@ class Rows:
                     f"{self.path.name}: byte 0x{error.object[error.start]:02x} is not {error.encoding}.",
                     fix="inferencer.encoding=cp1252, say, if the file is written so.",
                 ) from None
-
-
-@contextmanager
-def _cells_of_any_size() -> Iterator[None]:
-    limit = csv.field_size_limit(sys.maxsize)  # the csv module's only switch, for the whole process
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)

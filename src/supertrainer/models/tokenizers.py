@@ -78,9 +78,7 @@ def find_source_of_tokenizer(reference: str | None, *, model: Source | None) -> 
 
 def save_tokenizer(tokenizer: PreTrainedTokenizerBase, directory: Path) -> None:
     """Writes a tokenizer without the truncation and padding of its last call, and with its padding side."""
-    if tokenizer.is_fast:
-        tokenizer.backend_tokenizer.no_truncation()
-        tokenizer.backend_tokenizer.no_padding()
+    reset_tokenizer(tokenizer)
     for key in _CALL_STATE:
         tokenizer.init_kwargs.pop(key, None)
     tokenizer.init_kwargs["padding_side"] = tokenizer.padding_side

@@ -16,6 +16,7 @@ from supertrainer.models.base import count_parameters
 from supertrainer.models.saving import TrainedModel
 from supertrainer.models.sources import Source, find_source
 from supertrainer.operations.labelled import to_be_scored, to_learn_from
+from supertrainer.trainers.base import TaskTrainer
 from supertrainer.trainers.throughput import peak_memory_gib
 
 
@@ -62,6 +63,32 @@ def require_task(config: Config, trained: TrainedModel) -> None:
             f"metric={METRIC_OPTIONS[scored]}, and {config.model.source} was trained for {trained.task}.",
             fix=f"metric={METRIC_OPTIONS[trained.task]}.",
         )
+
+
+def build_trainer(
+    config: Config, run: RunDirectory, *, dataset: Any, seed: int | None = None, attempt: int = 1
+) -> TaskTrainer:
+    """The trainer with its model, metric and tracker.
+
+    Args:
+        dataset: the rows.
+        seed: another one than the config's.
+        attempt: number of this start of the run.
+    """
+    allowed = config.allow_targets
+    trainer: TaskTrainer = build(
+        config.trainer,
+        allowed=allowed,
+        run=run,
+        model=build(config.model, allowed=allowed),
+        dataset=dataset,
+        metric=build(config.metric, allowed=allowed, label_names=dataset.label_names),
+        tracker=build(config.tracker, allowed=allowed),
+        seed=config.run.seed if seed is None else seed,
+        deterministic=config.run.deterministic,
+        attempt=attempt,
+    )
+    return trainer
 
 
 def build_engine(config: Config, run: RunDirectory) -> Any:

@@ -7,7 +7,6 @@ import logging
 from typing import Any
 
 from supertrainer.benchmark.results import ModelFacts, Report, Timing
-from supertrainer.config.build import build
 from supertrainer.config.spine import Config
 from supertrainer.core.attempts import plan_attempt
 from supertrainer.core.distributed import is_main, on_main_then_broadcast
@@ -20,7 +19,7 @@ from supertrainer.operations import check
 from supertrainer.operations.memory_record import record_estimate, record_measured, start_of_memory, try_estimate
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
-from supertrainer.operations.scoring import build_dataset, data_facts, score
+from supertrainer.operations.scoring import build_dataset, build_trainer, data_facts, score
 from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.results import TrainResult
 from supertrainer.trainers.schema import steps_per_epoch
@@ -40,18 +39,7 @@ def run(config: Config, open_run: OpenRun) -> None:
         on_main_then_broadcast(lambda: check.run(config, dataset=dataset))
     dataset.load()
     on_main_then_broadcast(lambda: record_data(open_run.directory, dataset))
-    trainer = build(
-        config.trainer,
-        allowed=config.allow_targets,
-        run=open_run.directory,
-        model=build(config.model, allowed=config.allow_targets),
-        dataset=dataset,
-        metric=build(config.metric, allowed=config.allow_targets, label_names=dataset.label_names),
-        tracker=build(config.tracker, allowed=config.allow_targets),
-        seed=config.run.seed,
-        deterministic=config.run.deterministic,
-        attempt=open_run.attempt,
-    )
+    trainer = build_trainer(config, open_run.directory, dataset=dataset, attempt=open_run.attempt)
     if is_main():
         plan_attempt(open_run.directory, number=open_run.attempt, planned_steps=trainer.planned_steps)
     _require_length(config, trainer)

@@ -90,6 +90,6 @@ def test_a_run_that_is_not_of_its_seed_breaks(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_seed_without_effect_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make = workbench.make_trainer
-    monkeypatch.setattr(workbench, "make_trainer", lambda *args, seed=None, **kwargs: make(*args, **kwargs))
+    make = workbench.build_trainer
+    monkeypatch.setattr(workbench, "build_trainer", lambda *args, seed=None, **kwargs: make(*args, **kwargs))
     assert resume_verdicts(tmp_path) == HOLDS | {"other": "BREAKS"}

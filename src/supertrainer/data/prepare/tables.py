@@ -6,14 +6,13 @@ import csv
 import io
 import itertools
 import re
-import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
 
 from supertrainer.core.errors import DataError
+from supertrainer.core.files import cells_of_any_size
 from supertrainer.data.prepare.record import RowFault, shown
 
 SAMPLE_CHARACTERS = 1 << 16
@@ -192,13 +191,3 @@ def _names(record: Sequence[str], format: TableFormat, *, where: str) -> tuple[s
             fix="rename one; or --header no where line 1 is a row.",
         )
     return names
-
-
-@contextmanager
-def cells_of_any_size() -> Iterator[None]:
-    """Lifts the csv module's limit, which is one for the whole process, for a while."""
-    limit = csv.field_size_limit(sys.maxsize)
-    try:
-        yield
-    finally:
-        csv.field_size_limit(limit)

@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Literal, get_args
 
+from supertrainer.core.iob2 import OUTSIDE
 from supertrainer.data.prepare.record import RowFault
 
 Scheme = Literal["IOB2", "IOB1", "BIOES", "IO", "none"]
 SCHEMES: tuple[str, ...] = get_args(Scheme)
 _ENDS = {"E": "E", "L": "E", "S": "S", "U": "S"}
-OUTSIDE = "O"
 
 
 def detect_scheme(sentences: Iterable[Sequence[str]]) -> tuple[Scheme, str]:

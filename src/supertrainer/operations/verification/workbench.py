@@ -18,7 +18,7 @@ from supertrainer.config.spine import Config
 from supertrainer.core.errors import DataError
 from supertrainer.core.job import StopRequested, has_waiting_script
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.operations.scoring import build_dataset
+from supertrainer.operations.scoring import build_dataset, build_trainer
 from supertrainer.operations.verification.padding import forward, padded_batch
 from supertrainer.operations.verification.processes import train_apart
 from supertrainer.operations.verification.reduction import (
@@ -99,7 +99,7 @@ class Workbench:
         if checkpoint is not None:
             run.checkpoints.mkdir()
             os.replace(checkpoint, run.checkpoints / checkpoint.name)
-        trainer = make_trainer(config, run, dataset=self.dataset, seed=seed)
+        trainer = build_trainer(config, run, dataset=self.dataset, seed=seed)
         try:
             stopped_by = trainer.train().stopped_by
             if stopped_by is not None:  # nothing of a verification is worth saving
@@ -135,31 +135,8 @@ class Workbench:
     @functools.cached_property
     def untrained(self) -> tuple[TaskTrainer, nn.Module]:
         """A trainer that hasn't trained, and the model that it would start from, without dropout."""
-        trainer = make_trainer(self.still, RunDirectory(self.directory / "untrained"), dataset=self.dataset)
+        trainer = build_trainer(self.still, RunDirectory(self.directory / "untrained"), dataset=self.dataset)
         return trainer, trainer.build_module()
-
-
-def make_trainer(config: Config, run: RunDirectory, *, dataset: Any = None, seed: int | None = None) -> TaskTrainer:
-    """The trainer of a config.
-
-    Args:
-        dataset: the rows, where they are read already.
-        seed: another one than the config's.
-    """
-    allowed = config.allow_targets
-    dataset = build_dataset(config) if dataset is None else dataset
-    trainer: TaskTrainer = build(
-        config.trainer,
-        allowed=allowed,
-        run=run,
-        model=build(config.model, allowed=allowed),
-        dataset=dataset,
-        metric=build(config.metric, allowed=allowed, label_names=dataset.label_names),
-        tracker=build(config.tracker, allowed=allowed),
-        seed=config.run.seed if seed is None else seed,
-        deterministic=config.run.deterministic,
-    )
-    return trainer
 
 
 def trained_weights(module: nn.Module) -> Weights:

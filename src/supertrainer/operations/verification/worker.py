@@ -30,11 +30,12 @@ def main(words: Sequence[str]) -> int:
             command = parse_command([f"config={file}", *words[1:]])
             composed = compose_command(command, environment={}, groups=read_groups(()))
             config = validate(composed, environment=os.environ)
-        from supertrainer.operations.verification.workbench import make_trainer
+        from supertrainer.operations.scoring import build_dataset, build_trainer
 
         distributed.initialize()
         try:
-            result = make_trainer(config, RunDirectory(file.parent)).train()
+            dataset = build_dataset(config)
+            result = build_trainer(config, RunDirectory(file.parent), dataset=dataset).train()
         finally:
             distributed.shutdown()
         return 0 if result.stopped_by is None else 1
