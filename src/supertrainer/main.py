@@ -22,6 +22,8 @@ if __name__ == "__main__":
     sys.exit(code)
 
 import os
+import signal
+import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
@@ -36,11 +38,13 @@ from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.secrets import redact
 from supertrainer.config.snapshot import as_yaml
 from supertrainer.config.validate import resolve, validate
-from supertrainer.core.distributed import is_main
+from supertrainer.core.distributed import is_main, rank
 from supertrainer.core.errors import INTERRUPTED, ConfigError, SupertrainerError
-from supertrainer.core.job import StopRequested, ask_for_requeue, stop_on_signals
+from supertrainer.core.job import STOP_SIGNALS, StopRequested, ask_for_requeue, stop_on_signals
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations.paths import program
+
+MAIN_SPEAKS_SECONDS = 15.0  # how much later than the others the main process may come to its error
 
 
 def cli() -> int:
@@ -65,11 +69,25 @@ def main(argv: Sequence[str]) -> int:
     except StopRequested as stop:
         _end_for_requeue(command, stop)
     except SupertrainerError as error:
-        if is_main():
-            print(redact(str(error)), file=sys.stderr)
+        _tell(error)
         return error.exit_code
     except KeyboardInterrupt:
         return INTERRUPTED
+
+
+def _tell(error: SupertrainerError) -> None:
+    """Prints it, once for all processes of the run.
+
+    A launcher ends all processes as soon as one has failed. So the others wait until it ends them: were they faster
+    than the main one, its message would be lost. One that is still there after that had an error of its own.
+    """
+    text = redact(str(error))
+    if not is_main():
+        for number in (*STOP_SIGNALS, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        time.sleep(MAIN_SPEAKS_SECONDS)
+        text = f"[rank {rank()}] {text}"
+    print(text, file=sys.stderr)
 
 
 def _end_for_requeue(command: Command | None, stop: StopRequested) -> NoReturn:

@@ -21,13 +21,18 @@ def test_thirty_kills_lose_nothing_that_was_committed(tmp_path: Path) -> None:
     last = 0
     halves = 0
     for number in range(KILLS):
-        process = subprocess.Popen([sys.executable, COMMITTER, tmp_path], stdout=subprocess.PIPE, text=True)
+        errors = (tmp_path / "errors.txt").open("w")
+        with errors:
+            process = subprocess.Popen(
+                [sys.executable, COMMITTER, tmp_path], stdout=subprocess.PIPE, stderr=errors, text=True
+            )
         assert process.stdout is not None
         assert process.stdout.readline().split() == ["from", str(last), "0"], f"restart {number}"
         lines = [process.stdout.readline() for _ in range(moments.randrange(3))]
         time.sleep(moments.uniform(0, 0.03))
         process.kill()
         lines += process.communicate()[0].splitlines()
+        assert all(line.startswith("committed ") for line in lines), (lines, Path(errors.name).read_text())
         committed = [int(line.split()[1]) for line in lines]
         said = committed[-1] if committed else last
         latest = store.find_latest()

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 from safetensors.numpy import load_file
 
 from tiny_runs import TINY
@@ -78,3 +79,33 @@ def test_a_mistake_is_told_once_by_two_processes(place: Path) -> None:
     output, _ = process.communicate(timeout=100)
     assert process.returncode != 0
     assert output.count("run.nam='x': unknown key.") == 1
+
+
+@pytest.mark.parametrize("seconds", [0, 60])
+def test_a_process_leaves_its_error_to_the_main_one_for_a_while(place: Path, seconds: int) -> None:
+    code = f"""import sys; from supertrainer import main
+main.MAIN_SPEAKS_SECONDS = {seconds}
+print("starts", flush=True)
+sys.exit(main.main([*sys.argv[1:]]))"""
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *TINY, "run.nam=x"],
+        cwd=place,
+        env={**os.environ, "RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    if seconds == 0:
+        _, output = process.communicate(timeout=100)
+        assert process.returncode == 2
+        assert output.startswith("[rank 1] ")
+        assert "run.nam='x': unknown key." in output
+        return
+    assert process.stdout is not None
+    process.stdout.readline()
+    time.sleep(3)
+    assert process.poll() is None  # it waits to be ended
+    process.terminate()
+    _, output = process.communicate(timeout=5)
+    assert process.returncode == -signal.SIGTERM
+    assert output == ""
