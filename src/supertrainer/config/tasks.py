@@ -1,11 +1,14 @@
-"""The heads that an encoder can have. No torch."""
+"""What a model can be trained for. No torch."""
 
 from __future__ import annotations
 
 from typing import Any, Literal
 
-Task = Literal["sequence_classification", "multi_label", "regression", "token_classification", "masked_lm"]
+EncoderTask = Literal["sequence_classification", "multi_label", "regression", "token_classification", "masked_lm"]
 """One label a text · any number of labels · a number · a tag for every word · the words that were masked."""
+
+Task = Literal[EncoderTask, "causal_lm"]
+"""An encoder's, or the next token of a text or conversation."""
 
 DEFAULT_TASK: Task = "sequence_classification"
 WHOLE_TEXT_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "regression"})
@@ -14,7 +17,7 @@ NAMED_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_labe
 
 
 def task_of(config: Any) -> Task:
-    """The head that a config trains: `model.task`, else one label a text.
+    """What a config trains for: `model.task`, else one label a text.
 
     Args:
         config: the whole config (`supertrainer.config.spine.Config`).

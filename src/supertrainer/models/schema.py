@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from supertrainer.config.strict import ExistingSource, FrozenMapping, NotIdentity, StrictModel, TargetModel
-from supertrainer.config.tasks import Task
+from supertrainer.config.tasks import EncoderTask
 
 
 class ModelKwargs(StrictModel):
@@ -81,7 +81,7 @@ class ModelConfig(TargetModel):
 class BertModelConfig(ModelConfig):
     """An encoder with a head for one task."""
 
-    task: Task | None = Field(
+    task: EncoderTask | None = Field(
         default=None,
         description="The head. sequence_classification: one label a text; multi_label: any number of labels a text; "
         "regression: a number a text; token_classification: a tag a word; masked_lm: the words that were masked. "
