@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from supertrainer.core.job import (
     has_waiting_script,
     job_id,
     job_restart,
+    signals_held,
     stop_on_signals,
 )
 from supertrainer.core.run_directory import RunDirectory
@@ -52,6 +56,29 @@ def test_in_a_job_a_signal_ends_the_program_in_an_orderly_way(
     assert raised.value.signal == number.name
     assert not isinstance(raised.value, Exception)  # what catches every Exception must not catch it
     signal.raise_signal(signal.SIGTERM)  # the second one is ignored while the first ends the program
+
+
+def test_signals_wait_though_another_thread_can_take_them(monkeypatch: pytest.MonkeyPatch, handlers: None) -> None:
+    monkeypatch.setenv("SUPERTRAINER_JOB", "12")
+    stop_on_signals()
+    done: list[str] = []
+    ended = threading.Event()
+    other = threading.Thread(target=ended.wait)  # as a lock's heartbeat: it has started before, and blocks no signal
+    other.start()
+
+    def begin() -> None:
+        with signals_held():
+            os.kill(os.getpid(), signal.SIGUSR1)
+            time.sleep(0.1)
+            done.append("whole")
+
+    try:
+        with pytest.raises(StopRequested, match="SIGUSR1"):
+            begin()
+    finally:
+        ended.set()
+        other.join()
+    assert done
 
 
 def test_outside_of_a_job_signals_stay_as_they_were(monkeypatch: pytest.MonkeyPatch, handlers: None) -> None:

@@ -60,12 +60,23 @@ def stop_on_signals() -> None:
 
 @contextmanager
 def signals_held() -> Iterator[None]:
-    """Inside, the signals wait: what is begun there is whole before StopRequested can be raised."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
+    """Inside, the signals wait: what is begun there is whole before StopRequested can be raised.
+
+    By handlers, not by the thread's signal mask: a signal that one thread blocks is taken by another, and Python then
+    runs its handler in the main thread all the same.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # handlers run in the main thread only
+        return
+    came: list[int] = []
+    before = {number: signal.signal(number, lambda number, _: came.append(number)) for number in STOP_SIGNALS}
     try:
         yield
     finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if came:
+            signal.raise_signal(came[0])
 
 
 def ask_for_requeue(run: RunDirectory, *, reason: str, step: int | None = None) -> None:
