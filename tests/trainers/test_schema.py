@@ -12,8 +12,8 @@ from pydantic import ValidationError
 from supertrainer.config.strict import TargetModel
 from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.trainers.kwargs import REFUSED_PEFT_KWARGS, REFUSED_TRAINING_KWARGS
-from supertrainer.trainers.schema import (
-    BertTrainerConfig,
+from supertrainer.trainers.schema import BertTrainerConfig
+from supertrainer.trainers.steps import (
     accumulation_steps,
     planned_steps,
     precision_problems,

@@ -14,7 +14,7 @@ from supertrainer.data.batching import BatchPlan, deal, padding_share
 from supertrainer.data.preview import LengthStats, bars, length_stats, row_views
 from supertrainer.operations.check_result import CheckResult
 from supertrainer.trainers.rehearsal import length_problems
-from supertrainer.trainers.schema import accumulation_steps, planned_steps, steps_per_epoch
+from supertrainer.trainers.steps import accumulation_steps, planned_steps, steps_per_epoch
 
 MOST_ROWS = 50_000  # of a split through the tokenizer: half a minute of one core
 SHOWN_ROWS = 3

@@ -27,7 +27,7 @@ from supertrainer.core.run_directory import RunDirectory, next_free
 from supertrainer.launch.jobs import is_running
 from supertrainer.operations.progress import require_progress
 from supertrainer.operations.snapshot import stored_identity, write_snapshot
-from supertrainer.trainers.schema import schedule_depends_on_length
+from supertrainer.trainers.steps import schedule_depends_on_length
 
 log = logging.getLogger(__name__)
 

@@ -22,8 +22,8 @@ from supertrainer.operations.reporting import finish
 from supertrainer.operations.scoring import build_dataset, build_trainer, data_facts, score
 from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.results import TrainResult
-from supertrainer.trainers.schema import steps_per_epoch
 from supertrainer.trainers.session import training_device
+from supertrainer.trainers.steps import steps_per_epoch
 
 log = logging.getLogger(__name__)
 

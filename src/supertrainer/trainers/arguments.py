@@ -14,7 +14,8 @@ from transformers import TrainingArguments
 
 from supertrainer.config.strict import thaw
 from supertrainer.core.errors import ConfigError, LaunchError, raise_all
-from supertrainer.trainers.schema import TrainerConfig, accumulation_steps, precision_problems
+from supertrainer.trainers.schema import TrainerConfig
+from supertrainer.trainers.steps import accumulation_steps, precision_problems
 
 _DEVICE_VARIABLE = "ACCELERATE_TORCH_DEVICE"
 

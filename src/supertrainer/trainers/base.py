@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from transformers import PreTrainedTokenizerBase, TrainingArguments
 
 from supertrainer.checkpoint.manifest import Checkpoint
@@ -37,8 +38,9 @@ from supertrainer.trainers.checkpointing import (
 )
 from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult, result_of
-from supertrainer.trainers.schema import TrainerConfig, planned_steps
+from supertrainer.trainers.schema import TrainerConfig
 from supertrainer.trainers.session import Session, build_session, rows_of_a_step, training_device
+from supertrainer.trainers.steps import planned_steps
 from supertrainer.trainers.trackers import Tracker
 
 log = logging.getLogger(__name__)
@@ -100,6 +102,10 @@ class TaskTrainer(ABC):
             rows: the split.
             numbers: which of its rows.
         """
+
+    def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
+        """Gives parts of the model learning rates of their own; a new optimizer has one for all."""
+        return
 
     def noted(self) -> dict[str, Any]:
         """What the model's readers have to know of how it was trained: config.json keeps it."""
@@ -269,6 +275,7 @@ class TaskTrainer(ABC):
             metrics_path=self.run.metrics_jsonl,
             main_metric=self.metric.main,
             attempt=self.attempt,
+            regroup=self.regroup,
         )
 
     def _validation_rows(self, args: TrainingArguments) -> Any:

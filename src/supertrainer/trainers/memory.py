@@ -11,7 +11,8 @@ from torch import nn
 
 from supertrainer.core.placement import Placement
 from supertrainer.models.loading import resolve_dtype
-from supertrainer.trainers.schema import TrainerConfig, accumulation_steps
+from supertrainer.trainers.schema import TrainerConfig
+from supertrainer.trainers.steps import accumulation_steps
 from supertrainer.trainers.tracing import trace_evaluation, trace_training
 
 GIB = 2**30
