@@ -35,7 +35,7 @@ MultiLabelScalar = Literal[
 RegressionScalar = Literal["mse", "rmse", "mae", "r2", "pearson", "spearman"]
 SPAN_SCALARS = frozenset({"precision", "recall", "f1", "macro_f1"})
 TokenScalar = Literal["loss", "tag_accuracy", "tag_macro_f1", "precision", "recall", "f1", "macro_f1"]
-MaskedLmScalar = Literal["loss", "perplexity", "accuracy"]
+LanguageModelScalar = Literal["loss", "perplexity", "accuracy"]
 
 METRIC_OPTIONS: dict[Task, str] = {
     "sequence_classification": "classification",
@@ -43,6 +43,7 @@ METRIC_OPTIONS: dict[Task, str] = {
     "regression": "regression",
     "token_classification": "tokens",
     "masked_lm": "masked_lm",
+    "causal_lm": "causal_lm",
 }
 """The option of the group `metric` for each head."""
 
@@ -115,5 +116,13 @@ class MaskedLmMetricConfig(MetricConfig):
     """Masked tokens: loss, perplexity, accuracy."""
 
     task = "masked_lm"
-    main: MaskedLmScalar = Field(default="loss", description=_MAIN)
+    main: LanguageModelScalar = Field(default="loss", description=_MAIN)
+    greater_is_better: bool = Field(default=False, description="Whether a greater value of `main` is the better one.")
+
+
+class CausalLmMetricConfig(MetricConfig):
+    """The next tokens of texts and conversations: loss, perplexity, accuracy."""
+
+    task = "causal_lm"
+    main: LanguageModelScalar = Field(default="loss", description=_MAIN)
     greater_is_better: bool = Field(default=False, description="Whether a greater value of `main` is the better one.")
