@@ -238,12 +238,12 @@ def signals(rank: int, step: int, number: int = signal.SIGTERM) -> Iterator[None
         base.build_session = session.build_session
 
 
-def launch(processes: int, specs: list[dict[str, Any]], folder: Path) -> None:
+def launch(processes: int, specs: list[dict[str, Any]], folder: Path, *, script: str = __file__) -> None:
     """Trains what the specs say under torchrun, in processes of their own."""
     (folder / "specs.json").write_text(json.dumps(specs))
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
     started = subprocess.Popen(
-        [*torchrun, __file__, str(folder / "specs.json")],
+        [*torchrun, script, str(folder / "specs.json")],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,

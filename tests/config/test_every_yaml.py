@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from omegaconf import OmegaConf
@@ -13,9 +14,10 @@ from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import config_directory, describe, read_groups
 from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.config.targets import load_target
-from supertrainer.config.tasks import Task
+from supertrainer.config.tasks import EncoderTask, Task
 from supertrainer.config.validate import validate
 from supertrainer.metrics.schema import METRIC_OPTIONS
+from supertrainer.trainers.steps import schedule_depends_on_length
 
 GROUPS = read_groups()
 MODES = GROUPS.options["mode"]
@@ -108,7 +110,8 @@ def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
     sorted(
         name
         for name in GROUPS.files
-        if name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric")
+        if (name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric"))
+        and name != "metric/causal_lm"  # of no encoder
     ),
 )
 def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
@@ -124,10 +127,17 @@ def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
         assert config_of("+experiment=train_bert", f"{group}={option}", *head) is not None
 
 
+def test_the_recipe_of_language_models_is_accepted() -> None:
+    config = config_of("+experiment=train_bert", "trainer=llm/default")
+    assert config.trainer.target.endswith("LlmTrainer")
+    assert config.trainer.method == "lora"
+    assert not schedule_depends_on_length(config.trainer.training_kwargs)
+
+
 @pytest.mark.parametrize(
     "option", ["bert", "roberta", "deberta_v3", "modernbert", "xlm_r", "mbert", "arabert", "camelbert"]
 )
-@pytest.mark.parametrize("task", METRIC_OPTIONS)
+@pytest.mark.parametrize("task", get_args(EncoderTask))
 def test_an_encoder_of_the_hub_takes_every_head(option: str, task: Task) -> None:
     config = config_of(
         "+experiment=train_bert", f"model=bert/{option}", f"model.task={task}", f"metric={METRIC_OPTIONS[task]}"

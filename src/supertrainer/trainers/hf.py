@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader, Dataset
 from transformers import (
     DefaultFlowCallback,
@@ -40,6 +41,7 @@ class ExactTrainer(Trainer):
         evaluation: Callable[[nn.Module], Mapping[str, float]] | None,
         write_model: Callable[[nn.Module, Path], None],
         callbacks: Sequence[TrainerCallback],
+        regroup: Callable[[Optimizer, nn.Module], None] | None = None,
     ) -> None:
         """
         Args:
@@ -50,6 +52,7 @@ class ExactTrainer(Trainer):
             evaluation: computes the scalars of the validation rows; None where nothing is evaluated.
             write_model: writes a model directory.
             callbacks: in the order in which they are called.
+            regroup: changes the groups of a new optimizer, before the schedule reads their rates.
         """
         # The library asks for a dataset where it is to evaluate; `evaluate` below never looks at it.
         evaluated: Dataset[Any] | None = None if evaluation is None else loader.dataset
@@ -66,9 +69,18 @@ class ExactTrainer(Trainer):
         self._loss = loss
         self._evaluation = evaluation
         self._write_model = write_model
+        self._regroup = regroup
         self.model_accepts_loss_kwargs = False  # the loss is made outside the model, so its count has no use in there
         for replaced in (DefaultFlowCallback, ProgressCallback, PrinterCallback):
             self.remove_callback(replaced)
+
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+        """The library's optimizer, with rates of our own where there are any."""
+        made = self.optimizer is None
+        optimizer: Optimizer = super().create_optimizer(model)
+        if made and self._regroup is not None:
+            self._regroup(optimizer, self.model if model is None else model)
+        return optimizer
 
     def get_train_dataloader(self) -> DataLoader[Any]:
         """The micro-batches of this process: they are dealt already, so accelerate has nothing to shard."""

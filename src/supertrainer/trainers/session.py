@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 from torch import nn
+from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
@@ -19,6 +20,7 @@ from supertrainer.core.distributed import device_index, rank, world_size
 from supertrainer.data.batching import BatchPlan, MicroBatchSampler
 from supertrainer.data.collation import EncodedRows, collate
 from supertrainer.data.masking import EpochNumbers, MaskedRows
+from supertrainer.data.packing import PackedRows
 from supertrainer.trainers.cadence import Cadence, CadenceCallback
 from supertrainer.trainers.checkpointing import CheckpointCallback
 from supertrainer.trainers.hf import ExactTrainer
@@ -44,7 +46,7 @@ def build_session(
     module: nn.Module,
     *,
     args: TrainingArguments,
-    rows: EncodedRows | MaskedRows,
+    rows: EncodedRows | MaskedRows | PackedRows,
     plan: BatchPlan,
     planned_steps: int,
     pad_token_id: int,
@@ -56,6 +58,7 @@ def build_session(
     metrics_path: Path,
     main_metric: str,
     attempt: int,
+    regroup: Callable[[Optimizer, nn.Module], None] | None = None,
 ) -> Session:
     """Puts the parts together.
 
@@ -74,6 +77,7 @@ def build_session(
         metrics_path: metrics.jsonl.
         main_metric: shown beside the progress bar.
         attempt: number of this start.
+        regroup: changes the groups of a new optimizer.
     """
     loss, stop, tokens = StepLoss(objective), StopSignal(), TokenCount(plan)
     sampler = _sampler(plan, args)
@@ -97,6 +101,7 @@ def build_session(
         evaluation=evaluation,
         write_model=write_model,
         callbacks=[*order, Progress(main_metric=main_metric)],
+        regroup=regroup,
     )
     return Session(trainer, metrics, stop, tokens)
 
@@ -150,13 +155,18 @@ def _sampler(plan: BatchPlan, args: TrainingArguments) -> MicroBatchSampler:
 
 
 def _loader(
-    rows: EncodedRows | MaskedRows, sampler: MicroBatchSampler, *, args: TrainingArguments, pad_token_id: int
+    rows: EncodedRows | MaskedRows | PackedRows,
+    sampler: MicroBatchSampler,
+    *,
+    args: TrainingArguments,
+    pad_token_id: int,
 ) -> DataLoader[Any]:
     workers = args.dataloader_num_workers
+    padded = rows.collate if isinstance(rows, PackedRows) else collate
     return DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
         batch_sampler=EpochNumbers(sampler) if isinstance(rows, MaskedRows) else sampler,
-        collate_fn=functools.partial(collate, pad_token_id=pad_token_id),
+        collate_fn=functools.partial(padded, pad_token_id=pad_token_id),
         num_workers=workers,
         prefetch_factor=args.dataloader_prefetch_factor,
         persistent_workers=args.dataloader_persistent_workers and workers > 0,

@@ -1,0 +1,134 @@
+"""Fine-tuning of causal language models."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from supertrainer.checkpoint.manifest import Checkpoint
+from supertrainer.core import distributed
+from supertrainer.data.collation import IGNORED, EncodedRows
+from supertrainer.data.packing import PackedRows, first_fit_decreasing, one_row_a_pack
+from supertrainer.inference.next_tokens import next_token_logits
+from supertrainer.models.output import OutputTap, tap_output
+from supertrainer.trainers.base import TaskTrainer
+from supertrainer.trainers.chunked_loss import causal_objective
+from supertrainer.trainers.isolation import require_isolation
+from supertrainer.trainers.lora_plus import faster_b
+from supertrainer.trainers.losses import Objective
+from supertrainer.trainers.results import TrainResult
+from supertrainer.trainers.schema import LlmTrainerConfig
+from supertrainer.trainers.session import Session
+
+
+class LlmTrainer(TaskTrainer):
+    """Language models that predict the next token of a text or of a conversation's answers.
+
+    Only tokens that have a label go through the output layer, some at a time, so the logits of a batch never exist.
+    Texts may share a row (`packing`), where they don't see each other.
+    """
+
+    config: LlmTrainerConfig
+    _tap: OutputTap | None = None
+    _use_cache = True
+
+    def objective(self) -> Objective:
+        smoothing = float(self.config.training_kwargs.get("label_smoothing_factor", 0.0))
+        return causal_objective(self._tap, label_smoothing=smoothing)
+
+    def max_length(self) -> int | None:
+        length: int | None = self.dataset.config.max_length
+        return length
+
+    @property
+    def train_rows(self) -> int:
+        return len(self.rows("train")) if self.config.packing == "packed" else super().train_rows
+
+    def rows(self, split: str) -> Any:
+        """A split's rows; those of training as they are packed, encoded once."""
+        if split == "train" and self.config.packing != "none":
+            return self._packed_rows
+        return super().rows(split)
+
+    def build_module(self) -> nn.Module:
+        module = super().build_module()
+        self._use_cache = bool(module.config.to_dict().get("use_cache", True))  # type: ignore[operator, union-attr]
+        with self._computing(module):
+            if self.config.packing != "none":
+                require_isolation(module, packing=self.config.packing)
+            self._tap = tap_output(module)
+        return module
+
+    def evaluate(self, module: nn.Module, rows: Any, *, batch_size: int) -> dict[str, float]:
+        """The metric's scalars over all labelled tokens: the same for any batch size and number of processes."""
+        self.metric.reset()
+        found = next_token_logits(
+            module,
+            rows,
+            tap=self._tap,
+            pad_token_id=self.tokenizer.pad_token_id,
+            batch_size=batch_size,
+            rank=distributed.rank(),
+            world_size=distributed.world_size(),
+        )
+        for logits, tokens in found:
+            self.metric.update(logits, tokens)
+        self.metric.gather()
+        return self.metric.compute()
+
+    def update_metric(self, logits: Tensor, rows: Any, numbers: Sequence[int]) -> None:
+        """Adds the tokens of some rows, where (N, V) logits of all that have a label are there at once."""
+        labels = np.concatenate([rows[number]["labels"][1:] for number in numbers])
+        self.metric.update(logits, torch.from_numpy(labels[labels != IGNORED].astype(np.int64)))
+
+    def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
+        if self.config.lora_plus_ratio is not None:
+            faster_b(optimizer, module, ratio=self.config.lora_plus_ratio)
+
+    @functools.cached_property
+    def _packed_rows(self) -> PackedRows:
+        rows: EncodedRows = super().rows("train")
+        if self.config.packing == "padding_free":
+            return PackedRows(rows, one_row_a_pack(rows.lengths), flat=True)
+        capacity = self.max_length()
+        assert capacity is not None, "the config's rules ask for it"
+        # Flash attention finds documents by their positions only where a batch is a single row.
+        flat = self.config.model_kwargs.attn_implementation.startswith("flash")
+        return PackedRows(rows, first_fit_decreasing(rows.lengths, capacity=capacity, seed=self.seed), flat=flat)
+
+    def _train(self, module: nn.Module, latest: Checkpoint | None) -> TrainResult:
+        with contextlib.nullcontext() if self._tap is None else self._tap.open():
+            return super()._train(module, latest)
+
+    def _finish(self, module: nn.Module, session: Session | None) -> TrainResult:
+        with self._own_cache(module):
+            return super()._finish(module, session)
+
+    def _write_checkpoint(self, module: nn.Module, directory: Path) -> None:
+        with self._own_cache(module):
+            super()._write_checkpoint(module, directory)
+
+    @contextlib.contextmanager
+    def _own_cache(self, module: Any) -> Iterator[None]:
+        """Inside, config.json says of the cache what it said before training, which switches it off for itself."""
+        switched, module.config.use_cache = module.config.use_cache, self._use_cache
+        try:
+            yield
+        finally:
+            module.config.use_cache = switched
+
+    def _computing(self, module: nn.Module) -> Any:
+        """The number formats of the training."""
+        kwargs = self.config.training_kwargs
+        dtype = torch.bfloat16 if kwargs.get("bf16") else torch.float16 if kwargs.get("fp16") else None
+        if dtype is None:
+            return contextlib.nullcontext()
+        return torch.autocast(next(module.parameters()).device.type, dtype=dtype)
