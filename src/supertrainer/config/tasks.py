@@ -14,6 +14,8 @@ DEFAULT_TASK: Task = "sequence_classification"
 WHOLE_TEXT_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "regression"})
 NAMED_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "token_classification"})
 """Those whose labels are names out of a fixed set."""
+LANGUAGE_TASKS: frozenset[Task] = frozenset({"masked_lm", "causal_lm"})
+"""Those that learn the text itself: it has no labels beside it."""
 
 
 def task_of(config: Any) -> Task:

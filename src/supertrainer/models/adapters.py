@@ -17,11 +17,13 @@ from transformers.pytorch_utils import Conv1D
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.strict import thaw
 from supertrainer.core.errors import ConfigError, Problem, raise_all
+from supertrainer.models.initial import Start, keep_start, start_of
 from supertrainer.models.loading import quiet_transformers
+from supertrainer.models.methods import INIT, begins_in_base
 
 log = logging.getLogger(__name__)
 
-ALL_LINEAR = "all-linear"
+ALL_LINEAR = ("auto", "all-linear")
 _LINEAR = (nn.Linear, Conv1D)
 _ADAPTABLE = (*_LINEAR, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
@@ -49,8 +51,7 @@ def add_adapter(
     *,
     trained_whole: Sequence[str],
     task_type: str | None,
-    base: str | None,
-    revision: str | None,
+    base: tuple[str, str | None] | None,
     seed: int,
 ) -> nn.Module:
     """Freezes the model and adds a LoRA adapter; the head and every newly initialised module stay trained as they are.
@@ -60,8 +61,8 @@ def add_adapter(
         peft_kwargs: keys of `peft.LoraConfig`.
         trained_whole: modules that are trained and saved beside the adapter, by full name.
         task_type: `peft.TaskType` of the head; it decides which class reads the adapter back.
-        base: where plain PEFT finds the frozen weights: a Hub id or a directory. None: nowhere but in the saved model.
-        revision: of `base`.
+        base: where plain PEFT finds the frozen weights: a Hub id or a directory, and a commit. None: nowhere but in the
+            saved model.
         seed: of the adapter's initial values.
 
     Returns:
@@ -76,13 +77,17 @@ def add_adapter(
     saved = [*trained_whole, *(options.pop("modules_to_save", None) or ())]
     if options.get("target_modules") is not None:
         options["target_modules"] = _targets(model, options["target_modules"], saved=saved)
+    if model.device.type == "meta" and begins_in_base(options):
+        options[INIT] = True  # there is nothing to decompose
     problems = [*_pattern_problems(model, options, saved=saved), *_tied_problems(model, options)]
     raise_all(ConfigError, [*problems, *_saved_problems(model, saved)])
     try:
-        config = LoraConfig(task_type=task_type, modules_to_save=list(dict.fromkeys(saved)), **options)
         with quiet_transformers(), torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
+            config = LoraConfig(task_type=task_type, modules_to_save=list(dict.fromkeys(saved)), **options)
             adapted = get_peft_model(model, config)
+            if begins_in_base(options):
+                keep_start(adapted)
     except (ValueError, TypeError, ImportError) as error:
         raise ConfigError(
             "trainer.peft_kwargs can't be applied to this model.",
@@ -90,35 +95,56 @@ def add_adapter(
             fix="see the parameters of peft.LoraConfig.",
         ) from error
     applied = adapted.peft_config["default"]
-    applied.base_model_name_or_path, applied.revision = base, revision
+    applied.base_model_name_or_path, applied.revision = base or (None, None)
+    applied.init_lora_weights = True  # a reader would begin anew, and take a part out of the weights again
     applied.modules_to_save = list(dict.fromkeys(saved))  # PEFT has added its own names for heads, some again
     for row in adapter_table(adapted):
         log.info("adapter: %s %s × %d, %d parameters", row.tower, row.name, row.count, row.parameters)
     return adapted
 
 
+def without_start(
+    model: PreTrainedModel,
+    peft_kwargs: Mapping[str, Any],
+    *,
+    trained_whole: Sequence[str],
+    task_type: str | None,
+    seed: int,
+) -> tuple[PreTrainedModel, Start]:
+    """The weights without the part that an adapter begins with (PiSSA, OLoRA), and that part."""
+    adapted: Any = add_adapter(
+        model, peft_kwargs, trained_whole=trained_whole, task_type=task_type, base=None, seed=seed
+    )
+    start = start_of(adapted)
+    assert start is not None, "it is asked for where there is one"
+    return adapted.unload(), start
+
+
 def adapter_table(model: nn.Module) -> list[AdapterRow]:
     """What an adapter sits on and what is trained whole, by tower and last part of the name."""
     from peft.tuners.tuners_utils import BaseTunerLayer
-    from peft.utils.other import ModulesToSaveWrapper
+    from peft.utils.other import ModulesToSaveWrapper, TrainableTokensWrapper
 
     counts: Counter[tuple[str, str]] = Counter()
     parameters: Counter[tuple[str, str]] = Counter()
     for name, module in model.named_modules():
-        if isinstance(module, BaseTunerLayer | ModulesToSaveWrapper):
+        if isinstance(module, BaseTunerLayer | ModulesToSaveWrapper | TrainableTokensWrapper):
             parts = name.removeprefix("base_model.model.").split(".")
-            key = (parts[0], parts[-1] + (" (whole)" if isinstance(module, ModulesToSaveWrapper) else ""))
+            if parts[-1] == "token_adapter":
+                continue  # inside of the wrapper, which is counted
+            how = " (whole)" if isinstance(module, ModulesToSaveWrapper) else ""
+            key = (parts[0], parts[-1] + (" (new rows)" if isinstance(module, TrainableTokensWrapper) else how))
             counts[key] += 1
             parameters[key] += sum(p.numel() for p in module.parameters() if p.requires_grad)
     return [AdapterRow(*key, count, parameters[key]) for key, count in counts.items()]
 
 
 def _targets(model: PreTrainedModel, patterns: str | list[str], *, saved: Sequence[str]) -> str | list[str]:
-    """`all-linear` spelled out: every linear layer of the body, by the last part of its name.
+    """`auto` and `all-linear` spelled out: every linear layer of the body, by the last part of its name.
 
     The output of a language model is left out: it may be one with the embeddings, and couldn't be folded into them.
     """
-    if patterns != ALL_LINEAR:
+    if patterns not in ALL_LINEAR:
         return patterns
     output = model.get_output_embeddings()
     inside = [
@@ -143,7 +169,7 @@ def _tied_problems(model: PreTrainedModel, options: Mapping[str, Any]) -> list[P
         Problem(
             f"trainer.peft_kwargs.target_modules: {pattern!r} matches {name}.",
             why="its weights are those of the input embedding too, so an adapter on it can't be merged.",
-            fix=f"leave {pattern!r} out; all-linear does.",
+            fix=f"leave {pattern!r} out; auto does.",
         )
         for name in names
         for pattern in patterns
@@ -170,6 +196,15 @@ def _pattern_problems(model: nn.Module, options: Mapping[str, Any], *, saved: Se
                 fix=f"leave {pattern!r} out." if in_head else did_you_mean(pattern, _short_names(body)),
             )
         )
+    excluded = options.get("exclude_modules")
+    problems += [
+        Problem(
+            f"trainer.peft_kwargs.exclude_modules: {pattern!r} matches nothing that an adapter could sit on.",
+            fix=did_you_mean(pattern, _short_names(body)),
+        )
+        for pattern in ([excluded] if isinstance(excluded, str) else excluded or ())
+        if not any(_matches(pattern, name, regex=isinstance(excluded, str)) for name in body)
+    ]
     chosen = (
         [n for n in body if any(_matches(p, n, regex=isinstance(targets, str)) for p in patterns)] if patterns else body
     )

@@ -14,7 +14,7 @@ from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig, PreTraine
 
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.strict import thaw
-from supertrainer.config.tasks import DEFAULT_TASK, Task
+from supertrainer.config.tasks import DEFAULT_TASK, LANGUAGE_TASKS, Task
 from supertrainer.core.errors import ConfigError, MissingDependencyError, Problem, raise_all
 
 OWN_KEY = "supertrainer"
@@ -139,6 +139,30 @@ def build_skeleton(
         ) from error
 
 
+def skeletons(
+    auto_class: Any, config: PreTrainedConfig, *, task: Task, attention: str, trust_remote_code: bool
+) -> tuple[PreTrainedModel, PreTrainedModel]:
+    """The model on the meta device with its classes, and with one more: what differs has a row per class."""
+    names: Mapping[int, str] = config.id2label or {}
+    more = with_labels(config, (*(names[index] for index in sorted(names)), "\0one more"), task=task)
+    options: Any = {"attention": attention, "trust_remote_code": trust_remote_code}
+    return build_skeleton(auto_class, config, **options), build_skeleton(auto_class, more, **options)
+
+
+def require_positions(limit: int | None, max_length: int) -> None:
+    """Refuses inputs that are longer than the positions of a model.
+
+    Raises:
+        ConfigError: `max_length` tokens don't fit.
+    """
+    if limit is not None and max_length > limit:
+        raise ConfigError(
+            f"dataset.max_length={max_length} is more than the {limit} positions of the model.",
+            why="tokens after the last position have no embedding.",
+            fix=f"dataset.max_length={limit} or less.",
+        )
+
+
 def require_attention(attention: str) -> None:
     """Refuses an attention whose package isn't there.
 
@@ -186,7 +210,7 @@ def with_labels(config: PreTrainedConfig, label_names: Sequence[str], *, task: T
     values = config.to_dict()
     values.pop("num_labels", None)
     values.pop(OWN_KEY, None)  # what an earlier training noted; this one notes its own
-    if task != "masked_lm":
+    if task not in LANGUAGE_TASKS:
         values["id2label"] = dict(enumerate(label_names))
         values["label2id"] = {name: index for index, name in enumerate(label_names)}
         values["problem_type"] = PROBLEM_TYPES.get(task)

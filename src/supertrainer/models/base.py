@@ -19,8 +19,8 @@ from torch import nn
 from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 from supertrainer.config.tasks import Task
-from supertrainer.core.errors import ConfigError
-from supertrainer.models.adapters import add_adapter
+from supertrainer.core.errors import ConfigError, raise_all
+from supertrainer.models.adapters import add_adapter, without_start
 from supertrainer.models.architecture import (
     build_skeleton,
     check_padding_side,
@@ -28,12 +28,23 @@ from supertrainer.models.architecture import (
     max_positions,
     override_config,
     read_config,
+    require_positions,
+    skeletons,
     with_labels,
 )
-from supertrainer.models.labels import head_modules, label_dimensions, label_names_of, require_labels, without_output
-from supertrainer.models.loading import Loaded, build_fresh, fit_vocabulary, load_pretrained, merge_adapter
+from supertrainer.models.initial import Start, put_start
+from supertrainer.models.labels import head_modules, label_dimensions, label_names_of, require_labels
+from supertrainer.models.loading import (
+    Loaded,
+    build_fresh,
+    fit_vocabulary,
+    load_pretrained,
+    loading_options,
+    merge_adapter,
+)
+from supertrainer.models.methods import INIT, begins_in_base, method_problems
 from supertrainer.models.quantization import parameter_count, quantize
-from supertrainer.models.saving import load_trained, loading_options
+from supertrainer.models.saving import load_trained
 from supertrainer.models.schema import ModelConfig, ModelKwargs
 from supertrainer.models.sources import Source, find_source, require_safetensors
 from supertrainer.models.tokenizers import find_source_of_tokenizer, read_tokenizer
@@ -61,6 +72,7 @@ class TaskModel(ABC):
         if config.trust_remote_code:
             log.warning("model.trust_remote_code=true: Python code that comes with the model is run")
         self.unquantized: Path | None = None  # of an adapter, a copy of the weights that are quantized in no source
+        self._quantizes_a_rest = False  # whether what is quantized is what an adapter left of the source's weights
 
     @property
     @abstractmethod
@@ -90,7 +102,7 @@ class TaskModel(ABC):
 
     def base_reference(self) -> dict[str, str | None] | None:
         """What a reader of an adapter needs to find the frozen weights; None where no source holds them as they are."""
-        if self.source is None or self.source.is_adapter:
+        if self.source is None or self.source.is_adapter or self._quantizes_a_rest:
             return None
         return {"source": self.source.reference, "revision": self.config.revision, "commit": self.source.commit}
 
@@ -100,15 +112,18 @@ class TaskModel(ABC):
         Raises:
             ConfigError: there is none, it has no padding token, or it pads on a side that the model can't take.
         """
-        tokenizer = read_tokenizer(
-            find_source_of_tokenizer(self.config.tokenizer, model=self.source).directory,
-            padding_side=self.config.padding_side,
-            trust_remote_code=self.config.trust_remote_code,
-        )
+        tokenizer = self._read_tokenizer()
         config = self._own_config(tokenizer)
         check_padding_side(config, tokenizer)
         tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
         return tokenizer
+
+    def _read_tokenizer(self) -> PreTrainedTokenizerBase:
+        return read_tokenizer(
+            find_source_of_tokenizer(self.config.tokenizer, model=self.source).directory,
+            padding_side=self.config.padding_side,
+            trust_remote_code=self.config.trust_remote_code,
+        )
 
     def architecture(
         self, label_names: Sequence[str], *, tokenizer: PreTrainedTokenizerBase | None = None
@@ -131,18 +146,8 @@ class TaskModel(ABC):
         return self._positions(self._own_config(None))
 
     def check_length(self, max_length: int) -> None:
-        """Refuses inputs that are longer than the model's positions.
-
-        Raises:
-            ConfigError: `max_length` tokens don't fit.
-        """
-        limit = self.max_length()
-        if limit is not None and max_length > limit:
-            raise ConfigError(
-                f"dataset.max_length={max_length} is more than the {limit} positions of the model.",
-                why="tokens after the last position have no embedding.",
-                fix=f"dataset.max_length={limit} or less.",
-            )
+        """Refuses inputs that are longer than the model's positions, with a `ConfigError`."""
+        require_positions(self.max_length(), max_length)
 
     def build(
         self,
@@ -174,55 +179,64 @@ class TaskModel(ABC):
         device, model_kwargs = torch.device(device), model_kwargs or ModelKwargs()
         tokenizer = self.tokenizer()
         config = self.architecture(label_names, tokenizer=tokenizer)
-        skeletons = self._skeletons(config, attention=model_kwargs.attn_implementation)
-        loaded = Loaded(skeletons[0])
-        grown: tuple[str, ...] = ()
+        built = self._skeletons(config, attention=model_kwargs.attn_implementation)
+        loaded = Loaded(built[0])
         if device.type != "meta":
-            loaded = self._weights(config, skeletons, model_kwargs=model_kwargs, device=device, seed=seed)
-            grown = fit_vocabulary(loaded.model, tokenizer)
+            loaded = self._weights(config, built, model_kwargs=model_kwargs, device=device, seed=seed)
+        grown = fit_vocabulary(loaded.model, tokenizer, new=self._unseen_tokens(tokenizer))
         model = loaded.model
         if peft_kwargs is None:
             return model.to(device)
         trained_whole = self._trained_whole(loaded, grown)
-        base = self.base_reference()
-        if bitsandbytes_kwargs is not None and device.type != "meta":
-            folder = Path(tempfile.mkdtemp(prefix="supertrainer-unquantized-"))
-            model = quantize(
-                model,
-                self.auto_class,
-                bitsandbytes_kwargs=bitsandbytes_kwargs,
-                unquantized=[*trained_whole, *head_modules(model)],
-                device=device,
-                options=loading_options(model_kwargs, config=config, device=device),
-                directory=folder,
-            )
-            self._keep_unquantized(folder, wanted=base is None)
-        return add_adapter(
+        peft_kwargs = {**peft_kwargs, **self._further_adapter_options(model, tokenizer)}
+        raise_all(ConfigError, method_problems(peft_kwargs, bitsandbytes_kwargs=bitsandbytes_kwargs))
+        how: Any = {"trained_whole": trained_whole, "task_type": self.adapter_task, "seed": seed + 1}
+        if bitsandbytes_kwargs is None or device.type == "meta":
+            return add_adapter(model, peft_kwargs, base=self._base_for_peft(), **how).to(device)
+        start: Start | None = None
+        if begins_in_base(peft_kwargs):
+            self._quantizes_a_rest = True
+            model, start = without_start(model, peft_kwargs, **how)
+            peft_kwargs = {**peft_kwargs, INIT: True}
+        model = self._quantized(
             model,
-            peft_kwargs,
-            trained_whole=trained_whole,
-            task_type=self.adapter_task,
-            base=None if base is None or self.source is None else self._base_of_adapter(self.source),
-            revision=None if base is None else base["commit"],
-            seed=seed + 1,
-        ).to(device)
+            bitsandbytes_kwargs=bitsandbytes_kwargs,
+            unquantized=[*trained_whole, *head_modules(model)],
+            device=device,
+            options=loading_options(model_kwargs, config=config, device=device),
+        )
+        adapted = add_adapter(model, peft_kwargs, base=self._base_for_peft(), **how).to(device)
+        if start is not None:
+            put_start(adapted, start)
+        return adapted
+
+    def _base_for_peft(self) -> tuple[str, str | None] | None:
+        """Where plain PEFT finds an adapter's frozen weights, and their commit; None: nowhere but beside it."""
+        reference = self.base_reference()
+        return None if reference is None or self.source is None else (self.source.name_for_peft, reference["commit"])
+
+    def _quantized(self, model: PreTrainedModel, **how: Any) -> PreTrainedModel:
+        """The model with quantized weights. Where no source has them, a copy lives as long as this object."""
+        folder = Path(tempfile.mkdtemp(prefix="supertrainer-unquantized-"))
+        model = quantize(model, self.auto_class, directory=folder, **how)
+        if self.base_reference() is None:
+            self.unquantized = folder
+            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
+        else:
+            shutil.rmtree(folder)
+        return model
 
     def _trained_whole(self, loaded: Loaded, grown: Sequence[str]) -> list[str]:
-        """What is trained beside an adapter: the head, and what is new. The head of a masked language model is part of
-        what was pretrained, and tied to the embeddings: of it, only what is new.
-
-        Args:
-            grown: the embedding, where it has rows for new tokens.
-        """
-        if self.task == "masked_lm":
-            if grown:
-                raise ConfigError(
-                    "the tokenizer has tokens that the model doesn't know, and model.task=masked_lm trains an adapter.",
-                    why="new rows of the embedding are rows of the output too, and an adapter trains only one of them.",
-                    fix="trainer/common/peft_kwargs@trainer.peft_kwargs=none trains every weight.",
-                )
-            return without_output(loaded.model, [*loaded.new_modules, *loaded.new_in_head])
+        """What is trained beside an adapter: the head, and what is new; `grown` is the embedding that has new rows."""
         return list(dict.fromkeys([*head_modules(loaded.model), *loaded.new_modules, *grown]))
+
+    def _unseen_tokens(self, tokenizer: PreTrainedTokenizerBase) -> Sequence[int]:
+        """Ids of the tokens that are new to the model, although it may have rows for them."""
+        return ()
+
+    def _further_adapter_options(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
+        """Keys of `peft.LoraConfig` that follow from the model."""
+        return {}
 
     def _keep_unquantized(self, folder: Path, *, wanted: bool) -> None:
         """Keeps a copy of the weights for as long as this object lives, or drops it."""
@@ -232,15 +246,10 @@ class TaskModel(ABC):
         else:
             shutil.rmtree(folder)
 
-    @staticmethod
-    def _base_of_adapter(source: Source) -> str:
-        """Where PEFT finds the frozen weights: the Hub id that a commit belongs to, else the directory."""
-        return str(source.reference if source.commit else source.directory)
-
     def _weights(
         self,
         config: PreTrainedConfig,
-        skeletons: tuple[PreTrainedModel, PreTrainedModel],
+        built: tuple[PreTrainedModel, PreTrainedModel],
         *,
         model_kwargs: ModelKwargs,
         device: torch.device,
@@ -253,7 +262,7 @@ class TaskModel(ABC):
         with contextlib.ExitStack() as stack:
             directory = self.source.directory
             if self.source.is_adapter:
-                trained = load_trained(self.source, model_kwargs=model_kwargs, device=device, quantized=False)
+                trained = load_trained(self.source, model_kwargs=model_kwargs, device=device, frozen="dequantized")
                 directory = Path(stack.enter_context(merge_adapter(trained.model)))
                 log.info(
                     "the adapter in %s is folded into its base, and training goes on from there", self.source.directory
@@ -265,7 +274,7 @@ class TaskModel(ABC):
                 directory,
                 config,
                 held_labels=label_names_of(self._own_config(None)),
-                skeletons=skeletons,
+                skeletons=built,
                 options=options,
                 seed=seed,
             )
@@ -281,11 +290,8 @@ class TaskModel(ABC):
         return override_config(config, self.config.config_overrides) if self.config.config_overrides else config
 
     def _skeletons(self, config: PreTrainedConfig, *, attention: str) -> tuple[PreTrainedModel, PreTrainedModel]:
-        """The model on the meta device with these classes, and with one more: what differs has a row per class."""
-        names = label_names_of(config)
-        more = with_labels(config, (*names, "\0one more"), task=self.task)
-        options: Any = {"attention": attention, "trust_remote_code": self.config.trust_remote_code}
-        return build_skeleton(self.auto_class, config, **options), build_skeleton(self.auto_class, more, **options)
+        trust = self.config.trust_remote_code
+        return skeletons(self.auto_class, config, task=self.task, attention=attention, trust_remote_code=trust)
 
 
 def count_parameters(model: nn.Module) -> ParameterCounts:

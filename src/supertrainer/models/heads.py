@@ -1,4 +1,4 @@
-"""The heads of encoders: which transformers class reads each, and which one a saved model has."""
+"""The heads of models: which transformers class reads each, and which one a saved model has."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from transformers import (
+    AutoModelForCausalLM,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
@@ -21,6 +22,7 @@ AUTO_CLASSES: Mapping[Task, Any] = {
     "regression": AutoModelForSequenceClassification,
     "token_classification": AutoModelForTokenClassification,
     "masked_lm": AutoModelForMaskedLM,
+    "causal_lm": AutoModelForCausalLM,
 }
 
 # peft.TaskType; PEFT knows no masked language models, and needs none of its own for them.
@@ -30,7 +32,11 @@ ADAPTER_TASKS: Mapping[Task, str | None] = {
     "regression": "SEQ_CLS",
     "token_classification": "TOKEN_CLS",
     "masked_lm": None,
+    "causal_lm": "CAUSAL_LM",
 }
+
+
+_CAUSAL = ("ForCausalLM", "LMHeadModel")
 
 
 def saved_task(config: PreTrainedConfig) -> Task:
@@ -43,6 +49,8 @@ def saved_task(config: PreTrainedConfig) -> Task:
         return "token_classification"
     if name.endswith(("ForMaskedLM", "ForPreTraining")):
         return "masked_lm"
+    if name.endswith(_CAUSAL):
+        return "causal_lm"
     kinds = {problem: task for task, problem in PROBLEM_TYPES.items()}
     return kinds.get(config.problem_type or "", DEFAULT_TASK)
 

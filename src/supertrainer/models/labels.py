@@ -116,6 +116,11 @@ def head_modules(model: PreTrainedModel) -> list[str]:
     ]
 
 
+def module_name(model: nn.Module, wanted: nn.Module) -> str:
+    """The full name of a module of a model."""
+    return next(name for name, module in model.named_modules() if module is wanted)
+
+
 def without_output(model: PreTrainedModel, modules: Sequence[str]) -> list[str]:
     """Those of the modules that don't hold the output embedding, which may be one tensor with the input embedding."""
     output = model.get_output_embeddings()

@@ -51,6 +51,15 @@ def resolve_dtype(model_kwargs: ModelKwargs, *, config: PreTrainedConfig, device
     return held
 
 
+def loading_options(model_kwargs: ModelKwargs, *, config: Any, device: torch.device) -> dict[str, Any]:
+    """The arguments of `from_pretrained` and `from_config` that `ModelKwargs` stands for."""
+    attention = model_kwargs.attn_implementation
+    return {
+        "dtype": resolve_dtype(model_kwargs, config=config, device=device),
+        **({} if attention == "auto" else {"attn_implementation": attention}),
+    }
+
+
 @contextlib.contextmanager
 def reading_weights(directory: Path) -> Iterator[None]:
     """Turns what a damaged file makes the libraries raise into one error.
@@ -156,26 +165,45 @@ def build_fresh(auto_class: Any, config: PreTrainedConfig, *, options: dict[str,
         return auto_class.from_config(config, **options).eval()
 
 
-def fit_vocabulary(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> tuple[str, ...]:
+def fit_vocabulary(
+    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, *, new: Sequence[int] = ()
+) -> tuple[str, ...]:
     """Adds embedding rows for tokens that the model doesn't know yet, each the mean of the others.
+
+    Args:
+        model: its output embedding gets such rows too, where it has one.
+        tokenizer: with all tokens.
+        new: ids of tokens that no training has seen, although the embedding may have spare rows for them.
 
     Returns:
         The full name of the embedding where rows were added, as a module that has to be trained; else nothing.
     """
     embedding = model.get_input_embeddings()
     held = embedding.num_embeddings
+    fresh = sorted({*new, *range(held, len(tokenizer))})
+    if not fresh:
+        return ()
+    known = min(held, fresh[0])
+    means = [module.weight.detach()[:known].mean(dim=0) for module in _embeddings(model)]
+    if len(tokenizer) > held:
+        with quiet_transformers():
+            model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+    with torch.no_grad():
+        for module, mean in zip(_embeddings(model), means, strict=True):
+            module.weight[fresh] = mean
     if len(tokenizer) <= held:
         return ()
-    mean = embedding.weight.detach().mean(dim=0)
-    with quiet_transformers():
-        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     resized = model.get_input_embeddings()
-    with torch.no_grad():
-        resized.weight[held:] = mean
     log.info(
         "the tokenizer knows %d tokens and the model %d: %d rows added", len(tokenizer), held, len(tokenizer) - held
     )
     return tuple(name for name, module in model.named_modules() if module is resized)
+
+
+def _embeddings(model: PreTrainedModel) -> list[nn.Module]:
+    """The input embedding, and the output one where it has weights of its own."""
+    given, output = model.get_input_embeddings(), model.get_output_embeddings()
+    return [given] if output is None or output.weight is given.weight else [given, output]
 
 
 def merge_adapter(trained: nn.Module) -> tempfile.TemporaryDirectory[str]:
@@ -220,6 +248,7 @@ def _check_body(model: PreTrainedModel, directory: Path, *, missing: set[str], m
 def quiet_transformers() -> Iterator[None]:
     """Keeps the library's own load report and weight bars out of the log: what matters in them is said by us."""
     # Said of PEFT's code, not ours: it reads the name that transformers 5.24 has renamed (PEFT 0.21).
+    converts = "Using Rank-Stabilized LoRA with rank_pattern"  # of a conversion by PEFT, which isn't the one used here
     renamed = "`is_gradient_checkpointing` is deprecated"
     level, bars = transformers_logging.get_verbosity(), transformers_logging.is_progress_bar_enabled()
     transformers_logging.set_verbosity_error()
@@ -227,6 +256,7 @@ def quiet_transformers() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=renamed, category=FutureWarning)
+            warnings.filterwarnings("ignore", message=converts, category=UserWarning)
             yield
     finally:
         transformers_logging.set_verbosity(level)

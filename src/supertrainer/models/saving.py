@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import tempfile
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,26 +19,20 @@ import torch
 from torch import nn
 from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
 
-from supertrainer.config.tasks import Task
-from supertrainer.core.errors import CheckpointError, ConfigError
-from supertrainer.core.files import fsync_path, read_json, write_json
+from supertrainer.config.tasks import LANGUAGE_TASKS, Task
+from supertrainer.core.errors import ConfigError
+from supertrainer.core.files import fsync_path, write_json
 from supertrainer.models.architecture import read_config
+from supertrainer.models.frozen import BASE_FILE, BASE_FOLDER, FrozenWeights, load_adapter, write_base
+from supertrainer.models.generation import write_generation
 from supertrainer.models.heads import AUTO_CLASSES, noted, saved_task
+from supertrainer.models.initial import START_FILE, write_plain, write_start
 from supertrainer.models.labels import label_names_of
-from supertrainer.models.loading import quiet_transformers, reading_weights, resolve_dtype
-from supertrainer.models.quantization import (
-    dequantized,
-    is_quantized,
-    quantize,
-    read_quantization,
-    write_quantization,
-)
+from supertrainer.models.loading import loading_options, quiet_transformers, reading_weights
+from supertrainer.models.quantization import is_quantized, write_quantization
 from supertrainer.models.schema import ModelKwargs
-from supertrainer.models.sources import ADAPTER_CONFIG_FILE, CONFIG_FILE, Source, find_source, require_safetensors
+from supertrainer.models.sources import Source, find_source, require_safetensors
 from supertrainer.models.tokenizers import reset_tokenizer, save_tokenizer
-
-BASE_FILE = "base.json"  # beside an adapter: the source of its frozen weights, as the config named it
-BASE_FOLDER = "base_model"  # beside an adapter: the frozen weights themselves, where no source holds them
 
 
 @dataclass(frozen=True)
@@ -50,7 +42,7 @@ class TrainedModel:
     Attributes:
         model: in eval mode, on the device that was asked for; a `PeftModel` where the directory holds an adapter.
         tokenizer: as it was saved.
-        label_names: class names in the order of their ids; empty for a masked language model.
+        label_names: class names in the order of their ids; empty for a language model.
         task: what its head is for.
         noted: what training noted of how it is to be used, such as {"threshold": 0.5}.
     """
@@ -84,8 +76,11 @@ def save_trained(
     try:
         aside.mkdir(parents=True)
         write_model(model, tokenizer, aside, base=base)
-        if base is None:
-            _write_base(model, aside / BASE_FOLDER, unquantized=unquantized)
+        (aside / START_FILE).unlink(missing_ok=True)
+        if base is not None:
+            write_plain(model, aside)
+        else:
+            write_base(model, aside / BASE_FOLDER, unquantized=unquantized)
         for file in aside.rglob("*"):
             fsync_path(file)
         _replace(aside, directory)
@@ -109,9 +104,11 @@ def write_model(
             # False: PEFT would ask the Hub whether the vocabulary grew. An embedding that did is trained whole here.
             model.save_pretrained(directory, save_embedding_layers=False)
             (directory / "README.md").unlink(missing_ok=True)
+            write_start(model, directory)
             frozen = model.get_base_model()
             frozen.config.architectures = [type(frozen).__name__]  # the source's config may name the bare encoder
             frozen.config.save_pretrained(directory)
+            write_generation(frozen, directory)
             if is_quantized(frozen):
                 write_quantization(frozen, directory)
             if base is not None:
@@ -127,15 +124,15 @@ def load_trained(
     model_kwargs: ModelKwargs | None = None,
     device: torch.device | str = "cpu",
     trust_remote_code: bool = False,
-    quantized: bool = True,
+    frozen: FrozenWeights = "as_trained",
 ) -> TrainedModel:
-    """Reads a model directory, a run directory of ours, or any Hugging Face encoder with a trained head.
+    """Reads a model directory, a run directory of ours, or any Hugging Face model with a trained head.
 
     Args:
         path: directory, run directory, package:// or Hub id.
         model_kwargs: dtype and attention.
-        quantized: False gives quantized weights back their full width, rounded as they are, so that an adapter can be
-            folded into them.
+        frozen: of an adapter, its frozen weights: dequantized ones have their full width back, rounded as they are, so
+            that it can be folded into them.
 
     Raises:
         ConfigError: it isn't a model, or has no trained head.
@@ -145,8 +142,8 @@ def load_trained(
     device, model_kwargs = torch.device(device), model_kwargs or ModelKwargs()
     with reading_weights(source.directory):
         if source.is_adapter:
-            model = _load_adapter(
-                source, model_kwargs=model_kwargs, device=device, trust=trust_remote_code, quantized=quantized
+            model = load_adapter(
+                source, model_kwargs=model_kwargs, device=device, trust=trust_remote_code, frozen=frozen
             )
         else:
             model = _load_full(source, model_kwargs=model_kwargs, device=device, trust=trust_remote_code)
@@ -154,7 +151,9 @@ def load_trained(
     reset_tokenizer(tokenizer)
     config = model.config
     task = saved_task(config)
-    names = () if task == "masked_lm" else label_names_of(config)
+    if task == "causal_lm":
+        tokenizer.padding_side = "left"  # texts go on at their end
+    names = () if task in LANGUAGE_TASKS else label_names_of(config)
     return TrainedModel(model.to(device).eval(), tokenizer, names, task, noted(config))
 
 
@@ -178,111 +177,6 @@ def _load_full(source: Source, *, model_kwargs: ModelKwargs, device: torch.devic
             fix="name a trained run or a fine-tuned model, or train first.",
         )
     return model
-
-
-def _load_adapter(
-    source: Source, *, model_kwargs: ModelKwargs, device: torch.device, trust: bool, quantized: bool
-) -> nn.Module:
-    from peft import PeftConfig
-
-    base = _base_source(source, PeftConfig.from_pretrained(str(source.directory)))
-    own_config = source.directory / CONFIG_FILE
-    config = read_config(source.directory if own_config.is_file() else base.directory, trust_remote_code=trust)
-    vocabulary, held = config.vocab_size, read_config(base.directory, trust_remote_code=trust).vocab_size
-    config.vocab_size = held
-    auto_class, options = AUTO_CLASSES[saved_task(config)], loading_options(model_kwargs, config=config, device=device)
-    with quiet_transformers():
-        model = auto_class.from_pretrained(
-            base.directory,
-            config=config,
-            use_safetensors=True,
-            ignore_mismatched_sizes=True,
-            trust_remote_code=trust,
-            **options,
-        )
-        if vocabulary != held:  # before the adapter: its saved embedding has the grown shape
-            model.resize_token_embeddings(vocabulary, mean_resizing=False)
-        quantization = read_quantization(source.directory)
-        if quantization is not None:
-            with tempfile.TemporaryDirectory(prefix="supertrainer-unquantized-") as folder:
-                model = quantize(
-                    model,
-                    auto_class,
-                    bitsandbytes_kwargs=quantization,
-                    unquantized=(),
-                    device=device,
-                    options=options,
-                    directory=Path(folder),
-                )
-            model = model if quantized else dequantized(model)
-        adapted, lost = _attach(model, source.directory)
-    if lost:
-        raise CheckpointError(
-            f"{source.directory}: the adapter lacks weights that its config names.",
-            why=lost[:300],
-            fix="train it again, or take another checkpoint.",
-        )
-    return adapted
-
-
-def _attach(model: PreTrainedModel, directory: Path) -> tuple[nn.Module, str]:
-    """Puts a saved adapter on its base. The text says which weights the file lacks; empty where it lacks none."""
-    from peft import PeftModel
-
-    with warnings.catch_warnings(record=True) as said:
-        warnings.simplefilter("always")
-        try:
-            adapted = PeftModel.from_pretrained(model, str(directory))
-        except KeyError as error:  # a module that is trained whole
-            return model, f"{error} is missing"
-    lost = [str(warning.message) for warning in said if "missing adapter keys" in str(warning.message).lower()]
-    return adapted, "; ".join(lost)
-
-
-def _base_source(source: Source, peft_config: Any) -> Source:
-    """Where an adapter's frozen weights are: beside it, where base.json says, or where PEFT's own config says."""
-    if (source.directory / BASE_FOLDER / CONFIG_FILE).is_file():
-        return Source(source.reference, source.directory / BASE_FOLDER)
-    if (source.directory / BASE_FILE).is_file():
-        base = read_json(source.directory / BASE_FILE)
-        return find_source(base["source"], revision=base["commit"] or base["revision"])
-    if peft_config.base_model_name_or_path is None:
-        raise ConfigError(
-            f"{source.reference} is an adapter that doesn't say on which model.",
-            fix=f"put the model's name into base_model_name_or_path of {source.directory / ADAPTER_CONFIG_FILE}.",
-        )
-    return find_source(peft_config.base_model_name_or_path, revision=peft_config.revision)
-
-
-def loading_options(model_kwargs: ModelKwargs, *, config: Any, device: torch.device) -> dict[str, Any]:
-    """The arguments of `from_pretrained` and `from_config` that `ModelKwargs` stands for."""
-    attention = model_kwargs.attn_implementation
-    return {
-        "dtype": resolve_dtype(model_kwargs, config=config, device=device),
-        **({} if attention == "auto" else {"attn_implementation": attention}),
-    }
-
-
-def _write_base(model: Any, directory: Path, *, unquantized: Path | None) -> None:
-    """The frozen model of an adapter as it was before it: its names without PEFT's wrappers. Nothing for others."""
-    from peft import PeftModel
-    from safetensors.torch import save_file
-
-    if not isinstance(model, PeftModel):
-        return
-    if unquantized is not None:
-        shutil.copytree(unquantized, directory)
-        return
-    base = model.get_base_model()
-    tensors = {}
-    for name, tensor in base.state_dict().items():
-        if "lora_" in name or ".modules_to_save." in name:
-            continue
-        plain = name.replace(".base_layer.", ".").replace(".original_module.", ".")
-        tensors[plain] = tensor.detach().cpu().contiguous()
-    directory.mkdir()
-    base.config.save_pretrained(directory)
-    save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
 
 
 def _replace(aside: Path, directory: Path) -> None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from supertrainer.config.nearest import did_you_mean
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.sources import local_path
 
@@ -16,6 +17,7 @@ log = logging.getLogger(__name__)
 CONFIG_FILE = "config.json"
 ADAPTER_CONFIG_FILE = "adapter_config.json"
 MODEL_FOLDER = "model"  # of a run directory
+GGUF_ENDING = ".gguf"
 
 # Code comes along only for those who asked for it; weights only as safetensors, since other files can run code.
 _HUB_PATTERNS = ("*.json", "*.safetensors", "*.txt", "*.model", "*.jinja", "*.tiktoken")
@@ -41,23 +43,48 @@ class Source:
         """Whether the directory holds an adapter, whose base lies elsewhere."""
         return (self.directory / ADAPTER_CONFIG_FILE).is_file()
 
+    @property
+    def name_for_peft(self) -> str:
+        """What PEFT finds it by: the Hub id that a commit belongs to, else the directory."""
+        return str(self.reference if self.commit else self.directory)
 
-def find_source(reference: str, *, revision: str | None = None, with_code: bool = False) -> Source:
+
+def find_source(
+    reference: str, *, revision: str | None = None, with_code: bool = False, gguf_file: str | None = None
+) -> Source:
     """The directory that a reference names; a Hub id is taken from the cache or downloaded.
+
+    Args:
+        reference: as a config writes it.
+        revision: of a Hub id.
+        with_code: whether Python files come along.
+        gguf_file: the file in the directory or of the Hub id that holds the model; what it was converted to is found.
 
     Raises:
         ConfigError: there is no such source, it can't be reached, or it isn't a model.
     """
     path = local_path(reference)
     if path is None:
-        return _from_hub(reference, revision=revision, with_code=with_code)
+        return _from_hub(reference, revision=revision, with_code=with_code, gguf_file=gguf_file)
     if revision is not None:
         raise ConfigError(
             f"model.revision={revision!r} with model.source={reference}, which is a local path.",
             why="revisions are branches, tags and commits of a Hub id.",
             fix="model.revision=null.",
         )
+    file = path if gguf_file is None else path / gguf_file
+    if gguf_file is not None and not file.is_file():
+        others = sorted(child.name for child in path.glob(f"*{GGUF_ENDING}"))
+        raise ConfigError(f"model.source={reference} has no file {gguf_file!r}.", fix=did_you_mean(gguf_file, others))
+    if file.is_file() and file.suffix.lower() == GGUF_ENDING:
+        return Source(reference, _converted(file))
     return Source(reference, _model_directory(path, reference))
+
+
+def _converted(file: Path) -> Path:
+    from supertrainer.models.gguf import converted
+
+    return converted(file)
 
 
 def _model_directory(path: Path, reference: str) -> Path:
@@ -76,6 +103,13 @@ def _model_directory(path: Path, reference: str) -> Path:
             fix="let the run finish, or name one of its checkpoints/step-… directories.",
         )
     if not (path / CONFIG_FILE).is_file() and not (path / ADAPTER_CONFIG_FILE).is_file():
+        ggufs = sorted(child.name for child in path.glob(f"*{GGUF_ENDING}"))
+        if ggufs:
+            raise ConfigError(
+                f"model.source={reference} holds {', '.join(ggufs[:8])}, and no {CONFIG_FILE}.",
+                why="a directory may hold several of them.",
+                fix=f"model.source={reference.rstrip('/')}/{ggufs[0]}.",
+            )
         found = ", ".join(sorted(child.name for child in path.iterdir())[:8]) or "nothing"
         raise ConfigError(
             f"model.source={reference} is not a model directory.",
@@ -105,10 +139,10 @@ def require_safetensors(source: Source) -> None:
     )
 
 
-def _from_hub(reference: str, *, revision: str | None, with_code: bool) -> Source:
+def _from_hub(reference: str, *, revision: str | None, with_code: bool, gguf_file: str | None) -> Source:
     from huggingface_hub import errors, snapshot_download
 
-    patterns = [*_HUB_PATTERNS, *(("*.py",) if with_code else ())]
+    patterns = [*_HUB_PATTERNS, *(("*.py",) if with_code else ())] if gguf_file is None else [gguf_file]
     arguments: Mapping[str, Any] = {"allow_patterns": patterns, "ignore_patterns": list(_HUB_IGNORED)}
     try:
         directory = Path(snapshot_download(reference, revision=revision, **arguments))
@@ -140,6 +174,13 @@ def _from_hub(reference: str, *, revision: str | None, with_code: bool) -> Sourc
             why=str(error).splitlines()[0],
             fix="a Hub id looks like `org/name`.",
         ) from error
+    if gguf_file is not None:
+        if not (directory / gguf_file).is_file():
+            raise ConfigError(
+                f"model.source={reference} on the Hub has no file {gguf_file!r}.",
+                fix="see the list of its files there.",
+            )
+        return Source(reference, _converted(directory / gguf_file), commit=directory.name)
     if not (directory / CONFIG_FILE).is_file() and not (directory / ADAPTER_CONFIG_FILE).is_file():
         raise ConfigError(
             f"model.source={reference} on the Hub has no {CONFIG_FILE}.", fix="name a transformers model."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import Literal
 
@@ -10,6 +11,8 @@ from transformers import AutoTokenizer, PreTrainedTokenizerBase
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.sources import local_path
 from supertrainer.models.sources import Source, find_source
+
+log = logging.getLogger(__name__)
 
 _TOKENIZER_FILES = ("tokenizer.json", "vocab.txt", "vocab.json", "tekken.json")
 
@@ -25,12 +28,18 @@ _CALL_STATE = (
 
 
 def read_tokenizer(
-    directory: Path, *, padding_side: Literal["left", "right"] | None, trust_remote_code: bool
+    directory: Path,
+    *,
+    padding_side: Literal["left", "right"] | None,
+    trust_remote_code: bool,
+    borrows_padding: bool = False,
 ) -> PreTrainedTokenizerBase:
     """The tokenizer of a directory, without truncation and padding of its own.
 
     Args:
         padding_side: None for the tokenizer's own.
+        borrows_padding: whether the end of text may stand for padding where there is none: where padding is told by its
+            place, as language models do, any token will do.
 
     Raises:
         ConfigError: there is none, or it has no padding token.
@@ -51,6 +60,9 @@ def read_tokenizer(
             fix="model.tokenizer=<a directory or Hub id that has one>.",
         ) from error
     reset_tokenizer(tokenizer)
+    if tokenizer.pad_token_id is None and borrows_padding and tokenizer.eos_token is not None:
+        log.info("the tokenizer has no padding token: %s stands for it too", tokenizer.eos_token)
+        tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token_id is None:
         raise ConfigError(
             f"the tokenizer in {directory} has no padding token.",
@@ -71,7 +83,7 @@ def find_source_of_tokenizer(reference: str | None, *, model: Source | None) -> 
         assert model is not None, "the schema asks for a tokenizer where there is no source"
         return model
     path = local_path(reference)
-    if path is None:
+    if path is None or path.is_file():
         return find_source(reference)
     return Source(reference, path / "model" if (path / "model" / "tokenizer.json").is_file() else path)
 

@@ -26,6 +26,7 @@ from supertrainer.inference.logits import predict_logits
 from supertrainer.metrics.base import Metric
 from supertrainer.models.architecture import OWN_KEY
 from supertrainer.models.base import TaskModel
+from supertrainer.models.initial import restore_start
 from supertrainer.models.saving import save_trained, write_model
 from supertrainer.trainers.arguments import training_arguments
 from supertrainer.trainers.cadence import require_validation_rows
@@ -181,6 +182,8 @@ class TaskTrainer(ABC):
         seed_everything(self.seed, deterministic=self.deterministic)
         latest = distributed.on_main_then_broadcast(lambda: self._prepare(resume=resume))
         module = self.module = self.build_module()
+        if latest is not None:
+            restore_start(module, latest.path)
         if latest is not None and latest.step >= self.planned_steps:
             log.info("step %d of %d is done already: nothing is left to train", latest.step, self.planned_steps)
             return self._finish(module, None)

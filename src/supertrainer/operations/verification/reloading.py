@@ -72,7 +72,7 @@ def _check_merge(trainer: TaskTrainer, module: nn.Module, saved: nn.Module, batc
     if quantization is None:
         yield within(MERGE, distance(_merged(saved, batch), expected), bound=MERGE_BOUND, why=own)
         return
-    wide = _enlarged(_load(trainer, module, quantized=False).model)
+    wide = _enlarged(_load(trainer, module, frozen="dequantized").model)
     of_int8 = "int8 rounds what goes into a layer too, which no merged weight does"
     yield within(
         f"{MERGE}, on the dequantized base",

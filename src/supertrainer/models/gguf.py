@@ -1,0 +1,113 @@
+"""GGUF files: converted once to a directory that transformers reads in a second, and kept in the user's cache.
+
+What the file's quantized weights stand for is kept as float32, which holds every value exactly.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import os
+import shutil
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from supertrainer.core.errors import ConfigError, MissingDependencyError
+from supertrainer.core.files import fsync_path, sha256_file
+from supertrainer.models.loading import quiet_transformers
+from supertrainer.models.tokenizers import save_tokenizer
+
+log = logging.getLogger(__name__)
+
+_MAGIC = b"GGUF"
+_NAME_DIGITS = 16
+_ABANDONED_SECONDS = 6 * 3600.0  # no conversion takes so long: what is left aside is of one that was killed
+
+
+def converted(file: Path) -> Path:
+    """The directory with a GGUF file's model and tokenizer as safetensors; made where it isn't there yet.
+
+    Any number of processes may ask at once: each writes aside, the first to rename has made it.
+
+    Raises:
+        ConfigError: it isn't a GGUF file, or of an architecture that transformers can't read from one.
+        MissingDependencyError: the gguf package isn't installed.
+    """
+    with file.open("rb") as stream:
+        if stream.read(len(_MAGIC)) != _MAGIC:
+            raise ConfigError(
+                f"{file} is no GGUF file.",
+                why=f"it doesn't begin with {_MAGIC.decode()}; it may be the page or pointer that stands for one.",
+                fix="download it again.",
+            )
+    state = file.stat()
+    digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
+    directory = cache_directory() / digest[:_NAME_DIGITS]
+    if not directory.is_dir():
+        _convert_into(directory, file)
+    return directory
+
+
+def cache_directory() -> Path:
+    """Where converted files are kept; it may be deleted at any time that nothing runs."""
+    cache = os.environ.get("XDG_CACHE_HOME")
+    return (Path(cache) if cache else Path.home() / ".cache") / "supertrainer" / "gguf"
+
+
+@functools.cache
+def _digest(file: Path, size: int, mtime_ns: int) -> str:
+    """Of a file's content; asked once in a process for a file that doesn't change."""
+    return sha256_file(file)
+
+
+def _convert_into(directory: Path, file: Path) -> None:
+    log.info("%s is converted once, to %s: this takes a minute", file, directory)
+    directory.parent.mkdir(parents=True, exist_ok=True)
+    for left in directory.parent.glob(".*.incoming"):
+        with contextlib.suppress(OSError):
+            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(left)
+    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.incoming")
+    aside.mkdir()
+    try:
+        _convert(file, aside)
+        for written in aside.iterdir():
+            fsync_path(written)
+        with contextlib.suppress(OSError):  # another process was first: what it made is the same
+            os.rename(aside, directory)
+        fsync_path(directory.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def _convert(file: Path, directory: Path) -> None:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    with quiet_transformers(), _told(file):
+        tokenizer = AutoTokenizer.from_pretrained(file.parent, gguf_file=file.name)
+        model = AutoModelForCausalLM.from_pretrained(file.parent, gguf_file=file.name, dtype="float32")
+        # The library takes the model for quantized still, and refuses to write it.
+        model.hf_quantizer = None
+        vars(model.config).pop("quantization_config", None)
+        model.config.name_or_path = ""
+        model.save_pretrained(directory)
+        save_tokenizer(tokenizer, directory)
+
+
+@contextlib.contextmanager
+def _told(file: Path) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        raise MissingDependencyError(
+            f"{file} can't be read without the gguf package.", why=str(error).splitlines()[0], fix="pip install gguf."
+        ) from error
+    except (ValueError, NotImplementedError, KeyError) as error:
+        raise ConfigError(
+            f"{file} can't be converted.",
+            why=str(error).splitlines()[0],
+            fix="name the model that it was made from, by its Hub id or directory.",
+        ) from error
