@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings
 from supertrainer.data.report import LoadReport, Splits
-from supertrainer.data.rows import Column, Rows
+from supertrainer.data.rows import Column, Rows, select
 from supertrainer.data.schema import SPLITS, DatasetConfig
 from supertrainer.data.sources import read_splits
 from supertrainer.data.splitting import divide, sample
+from supertrainer.data.tables import RawRows
 from supertrainer.data.validation import RowChecks
 
 if TYPE_CHECKING:
@@ -53,6 +54,15 @@ class TaskDataset(ABC, Generic[ConfigT]):
     def model_rows(self, split: str, tokenizer: PreTrainedTokenizerBase) -> Any:
         """A split as a model takes it: `EncodedRows`, or something of the same form."""
         return EncodedRows(self.encode(self.load()[split], tokenizer))
+
+    @property
+    def wanted_columns(self) -> list[str]:
+        """The columns to read where a format can read some only."""
+        return [column.name for column in self.columns()]
+
+    def to_rows(self, raw: RawRows, *, where: str, findings: Findings) -> Rows:
+        """What a file holds as rows of the declared columns; `where` names the file in findings."""
+        return select(raw, self.columns(), where=where, findings=findings)
 
     def check(self, splits: Mapping[str, Rows], checks: RowChecks) -> dict[str, Rows]:
         """Checks what only this task knows of; gives back the rows that are left."""
@@ -98,7 +108,9 @@ class TaskDataset(ABC, Generic[ConfigT]):
     def _load(self) -> Splits:
         checks = RowChecks(self.config, self.text_columns, Findings(), LoadReport())
         findings, report = checks.findings, checks.report
-        given, self._fingerprint = read_splits(self.config, self.columns(), findings=findings)
+        given, self._fingerprint = read_splits(
+            self.config, wanted=self.wanted_columns, to_rows=self.to_rows, findings=findings
+        )
         if findings.problems and "train" not in given:
             findings.raise_if_any()  # without train rows the checks below would blame the rest
         report.read = {split: len(rows) for split, rows in given.items()}

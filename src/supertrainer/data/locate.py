@@ -23,6 +23,8 @@ SUFFIXES: Mapping[str, Format] = {
     ".parquet": "parquet",
     ".arrow": "arrow",
     ".feather": "arrow",
+    ".yaml": "yaml",
+    ".yml": "yaml",
 }
 SPLIT_NAMES = {"train": "train", "test": "test"} | dict.fromkeys(
     ("validation", "valid", "val", "dev", "eval"), "validation"
@@ -143,7 +145,7 @@ def _source_files(paths: Iterable[Path], *, root: Path, declared: Format | None)
 
 def _format_of(path: Path) -> Format:
     if path.is_file():
-        format = _suffix_format(path)
+        format = "text" if path.suffix.lower() == ".txt" else _suffix_format(path)
         if format is None:
             raise DataError(
                 f"{path.name}: what the file holds can't be told from its name.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,68 @@ def _label(label: Any, label_names: Sequence[str]) -> str:
     if isinstance(label, list):  # a number for every class
         return ", ".join(name for name, value in zip(label_names, label, strict=True) if value) or "none of the labels"
     return f"{label:g}" if isinstance(label, float) else label_names[label]
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A run of tokens as text, and whether they are learnt."""
+
+    text: str
+    learnt: bool
+
+
+@dataclass(frozen=True)
+class TextView:
+    """One row whose labels are its own tokens, as text.
+
+    Attributes:
+        place: where it stands, such as `train.jsonl:17`.
+        pieces: the text in runs that are learnt or aren't, special tokens too.
+        tokens: how many there are.
+        learnt: how many of them are learnt.
+    """
+
+    place: str
+    pieces: tuple[Piece, ...]
+    tokens: int
+    learnt: int
+
+
+def text_views(
+    rows: Any, numbers: Sequence[int], *, tokenizer: PreTrainedTokenizerBase, places: Sequence[str]
+) -> list[TextView]:
+    """Rows of a causal language model as text.
+
+    Args:
+        rows: of `TaskDataset.model_rows`.
+        numbers: which of them.
+        tokenizer: that encoded them.
+        places: where each of these rows stands.
+    """
+    views = []
+    for number, place in zip(numbers, places, strict=True):
+        ids, labels = rows[number]["input_ids"].tolist(), rows[number]["labels"].tolist()
+        pieces = text_pieces(ids, labels, tokenizer)
+        views.append(TextView(place, pieces, len(ids), sum(label != IGNORED for label in labels)))
+    return views
+
+
+def text_pieces(ids: Sequence[int], labels: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> tuple[Piece, ...]:
+    """Tokens as text, in runs that are learnt or aren't."""
+    pieces = []
+    for learnt, run in itertools.groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != IGNORED):
+        text = tokenizer.decode([token for token, _ in run], clean_up_tokenization_spaces=False)
+        pieces.append(Piece(text, learnt))
+    return tuple(pieces)
+
+
+def marked_text(
+    ids: Sequence[int], labels: Sequence[int], tokenizer: PreTrainedTokenizerBase, *, most: int = 200
+) -> str:
+    """At most so many tokens as one text, with what is learnt in ⟦ ⟧."""
+    pieces = text_pieces(ids[:most], labels[:most], tokenizer)
+    text = "".join(f"⟦{piece.text}⟧" if piece.learnt else piece.text for piece in pieces)
+    return text + (f" … and {len(ids) - most} more tokens" if len(ids) > most else "")
 
 
 def bars(counts: Mapping[str, int], *, total: int, width: int = 24) -> list[tuple[str, str, str, str]]:

@@ -13,6 +13,7 @@ from supertrainer.core.errors import DataError
 from supertrainer.core.files import cells_of_any_size
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.locate import SourceFile
+from supertrainer.data.plain_files import read_texts, read_yaml
 from supertrainer.data.schema import DatasetConfig
 from supertrainer.data.tables import RawRows, from_arrow, from_dataset, load_saved, read_table
 
@@ -41,6 +42,10 @@ def read_file(
             return _read_json_lines(file, _read_text(file, config, findings), findings)
         case "json":
             return _read_json(file, config, findings)
+        case "yaml":
+            return _from_objects(read_yaml(file, _read_text(file, config, findings)), file, findings)
+        case "text":
+            return read_texts(file, _read_text(file, config, findings), unit=config.text_unit)
         case "folders":
             return _read_folders(file, config, findings)
         case "parquet" | "arrow":
@@ -129,6 +134,8 @@ def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows
 
 def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> RawRows:
     text = _read_text(file, config, findings)
+    if text.lstrip().startswith("{") and (by_name := _objects_by_name(text)) is not None:
+        return _from_objects(((f"{file.name} {name}", value) for name, value in by_name.items()), file, findings)
     if not text.lstrip().startswith("["):
         return _read_json_lines(file, text, findings)  # many name JSON lines `.json`
     try:
@@ -139,6 +146,16 @@ def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> R
         raise DataError(f"{file.name} can't be read: {str(error).partition(';')[0]}.") from None
     numbered = [(f"{file.name} row {number}", value) for number, value in enumerate(values, start=1)]
     return _from_objects(numbered, file, findings)
+
+
+def _objects_by_name(text: str) -> dict[str, Any] | None:
+    """The rows of a file that is one object, each under a name of its own; None where it is something else."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None  # lines, or broken: told when it is read so
+    several = isinstance(value, dict) and len(value) > 1 and all(isinstance(row, dict) for row in value.values())
+    return value if several else None
 
 
 def _from_objects(values: Iterable[tuple[str, Any]], file: SourceFile, findings: Findings) -> RawRows:

@@ -3,93 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from supertrainer.config.strict import ExistingSource, StrictModel, TargetModel
+from supertrainer.config.strict import NotIdentity, StrictModel
 from supertrainer.config.tasks import WHOLE_TEXT_TASKS, task_of
 from supertrainer.core.errors import Problem
-
-SPLITS = ("train", "validation", "test")
-Format = Literal["csv", "tsv", "jsonl", "json", "parquet", "arrow", "saved", "folders", "hub"]
-Policy = Literal["error", "drop"]
-
-
-def _share(value: str | float | None) -> str | float | None:
-    if isinstance(value, float) and not 0 < value < 1:
-        raise ValueError(
-            f"{value:g} is no share of the train rows. Fix: a number between 0 and 1; `limits` caps the rows."
-        )
-    return value
-
-
-NameOrShare = Annotated[str | float | None, AfterValidator(_share)]
-
-
-class SplitsConfig(StrictModel):
-    """Which rows are for what: a file, folder, pattern or split name of the source; or a share of the train rows."""
-
-    train: str | None = Field(
-        None,
-        description="File, folder or pattern (train-*.parquet) relative to the source, or the source's name of the "
-        "split; null: what the source calls so, or all of it.",
-    )
-    validation: NameOrShare = Field(None, description="The same, or a share of the train rows such as 0.1; null: none.")
-    test: NameOrShare = Field(None, description="As validation.")
-
-    @model_validator(mode="after")
-    def _leaves_train_rows(self) -> SplitsConfig:
-        made = self.made()
-        if sum(made.values()) >= 1:
-            shares = " + ".join(f"{split} {share:g}" for split, share in made.items())
-            raise ValueError(f"{shares} leave no train rows. Fix: shares that sum to less than 1.")
-        return self
-
-    def given(self) -> dict[str, str | None]:
-        """The splits that the source holds: split -> file or name; train is None where it isn't named."""
-        named = {"validation": self.validation, "test": self.test}
-        return {"train": self.train, **{split: name for split, name in named.items() if isinstance(name, str)}}
-
-    def made(self) -> dict[str, float]:
-        """The splits to be taken out of the train rows: split -> share."""
-        shares = {"validation": self.validation, "test": self.test}
-        return {split: share for split, share in shares.items() if isinstance(share, float)}
-
-
-class LimitsConfig(StrictModel):
-    """At most so many rows of a split: a seeded sample that keeps the shares of the labels."""
-
-    train: int | None = Field(None, gt=0)
-    validation: int | None = Field(None, gt=0)
-    test: int | None = Field(None, gt=0)
-
-    def of(self, split: str) -> int | None:
-        """The limit of a split; None where there is none."""
-        return {"train": self.train, "validation": self.validation, "test": self.test}[split]
-
-
-class CsvConfig(StrictModel):
-    """How a CSV or TSV file is written. No cell is taken for a number or missing: `01`, `NA`, `null` stay text."""
-
-    delimiter: str | None = Field(None, min_length=1, max_length=1, description="null: a comma, in a TSV file a tab.")
-    quote: str | None = Field(
-        '"', min_length=1, max_length=1, description="Mark around cells; null: the file quotes nothing."
-    )
-    escape: str | None = Field(
-        None, min_length=1, max_length=1, description="Mark before a quote inside quotes; null: it is doubled."
-    )
-    column_names: tuple[str, ...] | None = Field(None, description="The columns of a file that has no header line.")
-
-    @model_validator(mode="after")
-    def _can_be_told_apart(self) -> CsvConfig:
-        marks = [mark for mark in (self.delimiter, self.quote, self.escape) if mark is not None]
-        if len(set(marks)) < len(marks) or set(marks) & {"\r", "\n"}:
-            raise ValueError(f"delimiter, quote and escape are {marks}. Fix: three different marks that end no line.")
-        names = self.column_names or ()
-        if len(set(names)) < len(names):
-            raise ValueError(f"column_names={list(names)} names a column twice. Fix: every name once.")
-        return self
+from supertrainer.data.source_schema import SPLITS as SPLITS
+from supertrainer.data.source_schema import DatasetConfig as DatasetConfig
+from supertrainer.data.source_schema import Format as Format
+from supertrainer.data.source_schema import LimitsConfig as LimitsConfig
+from supertrainer.data.source_schema import Policy as Policy
+from supertrainer.data.source_schema import SplitsConfig as SplitsConfig
 
 
 class TextColumns(StrictModel):
@@ -128,47 +55,6 @@ class MaskingConfig(StrictModel):
         if self.mask + self.random > 1:
             raise ValueError(f"mask {self.mask:g} + random {self.random:g} is more than all. Fix: mask=0.8 random=0.1.")
         return self
-
-
-class DatasetConfig(TargetModel):
-    """What every dataset has: a source, its format, splits, limits and what is done about faulty rows."""
-
-    source: ExistingSource = Field(description="Local file or directory, package://MODULE/PATH, or a Hub id.")
-    format: Format | None = Field(None, description="null: by the suffix of the file or by what the directory holds.")
-    name: str | None = Field(None, description="Configuration of a Hub set that has several.")
-    revision: str | None = Field(None, description="Branch, tag or commit of a Hub set.")
-    splits: SplitsConfig | None = Field(None, description="null: as the source names them.")
-    split_seed: int | None = Field(
-        42,
-        ge=0,
-        description="Seed of made splits and limits; apart from run.seed, so that runs with other seeds are tested on "
-        "the same rows. null: run.seed.",
-    )
-    limits: LimitsConfig = LimitsConfig()
-    encoding: str = Field("utf-8", description="Of text files; a byte order mark is skipped.")
-    fallback_encoding: str | None = Field(
-        None, description="Of files that aren't in `encoding`; the report names them. null: they are an error."
-    )
-    csv: CsvConfig = CsvConfig()
-    on_empty_text: Policy = Field("error", description="A row without text.")
-    on_repeated_rows: Literal["keep", "drop", "error"] = Field(
-        "keep", description="The same text again within a split. Kept copies stay on one side of made splits."
-    )
-    on_repeated_across_splits: Policy = Field(
-        "error", description="A text in two given splits; drop: out of train, then out of validation."
-    )
-
-    @field_validator("encoding", "fallback_encoding")
-    @classmethod
-    def _is_known(cls, value: str | None) -> str | None:
-        if value is not None:
-            try:
-                "".encode(value)
-            except LookupError:
-                raise ValueError(
-                    f"Python knows no encoding {value!r}. Fix: utf-8, utf-16, cp1252 or latin-1, say."
-                ) from None
-        return value
 
 
 class BertDatasetConfig(DatasetConfig):
@@ -262,3 +148,95 @@ def _label_text(value: Any) -> Any:
     if isinstance(value, bool):
         raise ValueError(f"a label is {str(value).lower()}: YAML reads yes, no, on and off so. Fix: put it in quotes.")
     return str(value) if isinstance(value, int) else value
+
+
+class ChatColumns(StrictModel):
+    """The file's own names of the columns. null: the usual names, such as `messages`, `conversations`, `output`."""
+
+    messages: str | None = Field(None, description="A list of messages, also as a JSON text.")
+    tools: str | None = Field(None, description="Descriptions of the tools that may be called; null: `tools`.")
+    system: str | None = Field(None, description="The system turn of a row; null: `system`.")
+    instruction: str | None = Field(None, description="Alpaca's instruction.")
+    input: str | None = Field(None, description="Alpaca's input, below the instruction.")
+    output: str | None = Field(None, description="Alpaca's answer.")
+    prompt: str | None = Field(None, description="A text, or messages.")
+    completion: str | None = Field(None, description="What follows the prompt: a text, or messages.")
+    text: str | None = Field(None, description="Raw text.")
+
+    @model_validator(mode="after")
+    def _differ(self) -> ChatColumns:
+        names = list(self.named().values())
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} is named for two things. Fix: another column for one of them.")
+        return self
+
+    def named(self) -> dict[str, str]:
+        """Our name -> the file's, of the columns that are named."""
+        return {key: name for key, name in vars(self).items() if name is not None}
+
+
+def _known_template(value: str | None) -> str | None:
+    if value is None or value in TEMPLATES:
+        return value
+    if not value.endswith(".jinja"):
+        raise ValueError(
+            f"{value!r} is no template. Fix: one of {', '.join(TEMPLATES)}; a file NAME.jinja; null: the model's own."
+        )
+    return _existing_file(value)
+
+
+def _existing_file(value: str) -> str:
+    if not Path(value).expanduser().is_file():
+        raise ValueError(f"{value} is not there. Fix: the path of a file, looked up from {Path.cwd()}.")
+    return value
+
+
+TEMPLATES = ("alpaca", "chatml", "gemma", "llama3", "mistral", "plain")
+"""Chat templates that ship: `data/chat/templates/<name>.jinja`."""
+
+TemplateChoice = Annotated[str | None, AfterValidator(_known_template)]
+TooLong = Literal["error", "drop", "left", "right", "split"]
+TrainOn = Literal["assistant", "last", "all", "marked"]
+Layout = Literal["auto", "messages", "sharegpt", "alpaca", "prompt_completion", "dialogue", "text"]
+
+
+class LlmDatasetConfig(DatasetConfig):
+    """Conversations, prompts with completions, or raw texts, for a causal language model."""
+
+    layout: Layout = Field(
+        "auto",
+        description="How a row is laid out. auto: by the names of its columns. dialogue: turns of two people, as texts "
+        "or with a sender, the first of whom is the user.",
+    )
+    columns: ChatColumns = ChatColumns()
+    chat_template: TemplateChoice = Field(
+        None,
+        description=f"null: the model's own; {', '.join(TEMPLATES)}; or a .jinja file. It is saved with the model.",
+    )
+    train_on: TrainOn = Field(
+        "assistant",
+        description="What is learnt of a conversation. assistant: every answer, but those with `train: false` or "
+        "`weight: 0`; last: the last answer; marked: answers with `train: true` or `weight: 1`; all: every token. "
+        "Of raw text every token is learnt.",
+    )
+    max_length: int | None = Field(
+        None, ge=4, description="Longest row in tokens, special ones too; null: the tokenizer's own limit."
+    )
+    on_too_long: TooLong = Field(
+        "error",
+        description="Rows of more than max_length tokens. left, right: cut there, left keeps the token that begins a "
+        "text; split: several rows of at most max_length tokens.",
+    )
+    on_malformed_rows: Policy = Field("error", description="A row that is no conversation of its layout.")
+    on_nothing_to_learn: Policy = Field(
+        "error", description="A row without an answer, or none of whose answers is left after the cut."
+    )
+    min_trained_share: float = Field(
+        0.005, ge=0, lt=1, description="The smallest share of a split's tokens that may be learnt; less is an error."
+    )
+    cache: Annotated[str | None, NotIdentity] = Field(
+        None,
+        description="Keep token ids for the next run with the same rows, tokenizer and settings. null: no; auto: in "
+        "~/.cache/supertrainer/tokens (XDG_CACHE_HOME counts); or a directory.",
+    )

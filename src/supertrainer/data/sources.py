@@ -6,24 +6,33 @@ import hashlib
 import logging
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from supertrainer.core.errors import DataError
 from supertrainer.data.findings import Findings
 from supertrainer.data.hub import load_hub
 from supertrainer.data.locate import SPLIT_NAMES, Location, SourceFile, locate
 from supertrainer.data.readers import read_file
-from supertrainer.data.rows import Column, Rows, concatenated, select
+from supertrainer.data.rows import Rows, concatenated
 from supertrainer.data.schema import SPLITS, DatasetConfig
-from supertrainer.data.tables import from_dataset
+from supertrainer.data.tables import RawRows, from_dataset
 
 log = logging.getLogger(__name__)
 
 
+class ToRows(Protocol):
+    """Takes what a file holds as rows of the declared columns; `where` names the file in findings."""
+
+    def __call__(self, raw: RawRows, *, where: str, findings: Findings) -> Rows: ...
+
+
 def read_splits(
-    config: DatasetConfig, columns: Sequence[Column], *, findings: Findings
+    config: DatasetConfig, *, wanted: Sequence[str], to_rows: ToRows, findings: Findings
 ) -> tuple[dict[str, Rows], dict[str, Any]]:
     """The rows of every split that the source holds, and the fingerprint of what was read.
+
+    Args:
+        wanted: the columns to read where a format can read some only.
 
     Faulty rows and files go to `findings`; a split one of whose files can't be read is left out.
 
@@ -32,10 +41,14 @@ def read_splits(
     """
     location = locate(config)
     if location.root is None:
-        return _read_hub(config, columns, findings=findings)
+        return _read_hub(config, wanted=wanted, to_rows=to_rows, findings=findings)
     splits: dict[str, Rows] = {}
     for split, files in location.splits.items():
-        parts = [part for file in files if (part := _read(file, config, columns, findings=findings)) is not None]
+        parts = [
+            part
+            for file in files
+            if (part := _read(file, config, wanted=wanted, to_rows=to_rows, findings=findings)) is not None
+        ]
         if len(parts) == len(files):
             splits[split] = concatenated(parts)
     return splits, fingerprint(location)
@@ -63,17 +76,18 @@ def _stamp(path: Path) -> dict[str, Any]:
     return {"size": size, "mtime_ns": newest, "sha256": digest.hexdigest()}
 
 
-def _read(file: SourceFile, config: DatasetConfig, columns: Sequence[Column], *, findings: Findings) -> Rows | None:
+def _read(
+    file: SourceFile, config: DatasetConfig, *, wanted: Sequence[str], to_rows: ToRows, findings: Findings
+) -> Rows | None:
     try:
-        raw = read_file(file, config, findings=findings, wanted=[column.name for column in columns])
-        return select(raw, columns, where=file.name, findings=findings)
+        return to_rows(read_file(file, config, findings=findings, wanted=wanted), where=file.name, findings=findings)
     except DataError as error:
         findings.add_error(error)
         return None
 
 
 def _read_hub(
-    config: DatasetConfig, columns: Sequence[Column], *, findings: Findings
+    config: DatasetConfig, *, wanted: Sequence[str], to_rows: ToRows, findings: Findings
 ) -> tuple[dict[str, Rows], dict[str, Any]]:
     loaded, commit = load_hub(config)
     splits: dict[str, Rows] = {}
@@ -85,8 +99,8 @@ def _read_hub(
             )
             continue
         try:
-            raw = from_dataset(loaded[name], name=name, wanted=[column.name for column in columns])
-            splits[split] = select(raw, columns, where=name, findings=findings)
+            raw = from_dataset(loaded[name], name=name, wanted=wanted)
+            splits[split] = to_rows(raw, where=name, findings=findings)
         except DataError as error:
             findings.add_error(error)
     return splits, {config.source: {"commit": commit}}

@@ -19,13 +19,14 @@ class RawRows:
     """Columns as a file holds them: name -> values (str, int, float, bool, None, …), and where each row stands.
 
     `class_names` has the names behind a column of class ids (`datasets.ClassLabel`); `available` all column names, also
-    of columns that weren't asked for.
+    of columns that weren't asked for. `from_arrow`: nested objects have all rows' fields, null where they have none.
     """
 
     columns: Mapping[str, Sequence[Any]]
     places: list[str]
     available: tuple[str, ...]
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    from_arrow: bool = False
 
 
 def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = None) -> RawRows:
@@ -40,6 +41,7 @@ def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = Non
         [f"{name} row {number}" for number in range(1, table.num_rows + 1)],
         tuple(table.column_names),
         {c: names for c in columns if (names := _class_names(features.get(c))) is not None},
+        from_arrow=True,
     )
 
 

@@ -1,0 +1,168 @@
+"""Conversations -> token ids and labels. A text is tokenized once, as a whole, so its ids are those of inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from supertrainer.data.chat.conversation import Conversation
+from supertrainer.data.chat.rendering import CannotRender, Span, own_begin, surplus_begins
+from supertrainer.data.chat.spans import AnswerFinder
+from supertrainer.data.schema import TrainOn
+from supertrainer.data.tokenization import BATCH, require_fast
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+IGNORED = -100
+_LEADING_WHITE = ("Ġ", "Ċ", "ĉ", "č", "▁")  # how vocabularies write a token that begins with white space
+
+
+@dataclass
+class TokenRows:
+    """Token ids of conversations, in their order.
+
+    Attributes:
+        ids: of every row, (T,) int32.
+        labels: the id where a token is to be learnt, else -100, (T,) int32; not shifted.
+        numbers: which of the conversations a row is of.
+        truncated: rows that were cut.
+        refused: number of a conversation -> why the template can't take it.
+        straddling: answers whose first token begins in the prompt.
+    """
+
+    ids: list[np.ndarray] = field(default_factory=list)
+    labels: list[np.ndarray] = field(default_factory=list)
+    numbers: list[int] = field(default_factory=list)
+    truncated: list[bool] = field(default_factory=list)
+    refused: dict[int, str] = field(default_factory=dict)
+    straddling: int = 0
+
+    def add(self, ids: np.ndarray, labels: np.ndarray, number: int, *, truncated: bool = False) -> None:
+        """Adds a row."""
+        self.ids.append(ids)
+        self.labels.append(labels)
+        self.numbers.append(number)
+        self.truncated.append(truncated)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def trained(self) -> list[int]:
+        """How many tokens of each row are to be learnt; the first one is predicted from nothing and never counts."""
+        return [int(np.count_nonzero(labels[1:] != IGNORED)) for labels in self.labels]
+
+
+def encode_conversations(
+    conversations: Sequence[Conversation], tokenizer: PreTrainedTokenizerBase, *, train_on: TrainOn
+) -> TokenRows:
+    """Renders and tokenizes conversations and raw texts.
+
+    A token belongs to an answer if its first character does, white space that a byte-level token begins with counting
+    as such: a token that begins in the prompt and goes on into the answer is not learnt. Of a raw text every token is
+    learnt, and the token that ends a text is put behind it. There is one token that begins a text where the tokenizer
+    puts one; one that the template wrote already isn't doubled.
+
+    Raises:
+        ConfigError: the tokenizer has no template or is one written in Python.
+    """
+    require_fast(tokenizer)
+    encoder = _Encoder(tokenizer, train_on)
+    rows = TokenRows()
+    for start in range(0, len(conversations), BATCH):
+        encoder.add(conversations[start : start + BATCH], start, rows)
+    return rows
+
+
+class _Encoder:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, train_on: TrainOn) -> None:
+        self._tokenizer = tokenizer
+        self._train_on = train_on
+        self._finder: AnswerFinder | None = None
+        self._begin = own_begin(tokenizer)
+        self._end: int | None = tokenizer.eos_token_id
+        vocabulary = tokenizer.get_vocab()
+        self._leading_white = np.zeros(max(vocabulary.values(), default=0) + 1, dtype=bool)
+        for token, number in vocabulary.items():
+            self._leading_white[number] = token.startswith(_LEADING_WHITE)
+
+    def add(self, conversations: Sequence[Conversation], first: int, rows: TokenRows) -> None:
+        """Encodes a batch; `first` is the number of its first conversation."""
+        texts: list[str] = []
+        spans: list[list[Span] | None] = []  # None: every token is learnt
+        numbers: list[int] = []
+        for number, conversation in enumerate(conversations, start=first):
+            try:
+                text, found = self._rendered(conversation)
+            except CannotRender as error:
+                rows.refused[number] = str(error)
+                continue
+            texts.append(text)
+            spans.append(found)
+            numbers.append(number)
+        if not texts:
+            return
+        encoded = self._tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        for place, number in enumerate(numbers):
+            ids = np.asarray(encoded["input_ids"][place], dtype=np.int32)
+            found = spans[place]
+            labels = ids.copy()
+            if found is not None:
+                offsets = np.asarray(encoded["offset_mapping"][place], dtype=np.int64).reshape(-1, 2)
+                labels, straddling = self._labels(ids, offsets, found)
+                rows.straddling += straddling
+            is_text = conversations[number - first].is_text
+            rows.add(*self._framed(ids, labels, is_text=is_text), number)
+
+    def _rendered(self, conversation: Conversation) -> tuple[str, list[Span] | None]:
+        if conversation.is_text:
+            return conversation.messages[0]["content"], None
+        if self._finder is None:
+            self._finder = AnswerFinder(self._tokenizer)
+        if self._train_on == "all":
+            return self._finder.find(conversation, ())[0], None
+        return self._finder.find(conversation, trained_answers(conversation, self._train_on))
+
+    def _labels(self, ids: np.ndarray, offsets: np.ndarray, spans: Sequence[Span]) -> tuple[np.ndarray, int]:
+        """Labels of a text's tokens, and how many spans begin inside a token."""
+        labels = np.full_like(ids, IGNORED)
+        if not len(ids):
+            return labels, 0
+        starts, ends = offsets[:, 0], offsets[:, 1]
+        before = np.concatenate([[0], ends[:-1]])
+        # Offsets of byte-level tokens leave out the white space that they begin with.
+        starts = np.where(self._leading_white[ids] & (before < starts), before, starts)
+        straddling = 0
+        for start, end in spans:
+            low, high = np.searchsorted(starts, (start, end), side="left")
+            labels[low:high] = ids[low:high]
+            straddling += bool(low > 0 and ends[low - 1] > start)
+        return labels, straddling
+
+    def _framed(self, ids: np.ndarray, labels: np.ndarray, *, is_text: bool) -> tuple[np.ndarray, np.ndarray]:
+        """One token that begins a text; and the one that ends it, behind a raw text."""
+        if self._begin is not None and (not len(ids) or ids[0] != self._begin):
+            learnt = self._begin if is_text or self._train_on == "all" else IGNORED
+            ids, labels = _joined([self._begin], ids), _joined([learnt], labels)
+        surplus = surplus_begins(ids[:8].tolist(), self._tokenizer)
+        ids, labels = ids[surplus:], labels[surplus:]
+        if is_text and self._end is not None and (not len(ids) or ids[-1] != self._end):
+            ids, labels = _joined(ids, [self._end]), _joined(labels, [self._end])
+        return ids, labels
+
+
+def trained_answers(conversation: Conversation, train_on: TrainOn) -> list[int]:
+    """The numbers of the messages that are learnt."""
+    answers = conversation.answers
+    marks: dict[int, Any] = {number: conversation.messages[number].get("train") for number in answers}
+    if train_on == "marked":
+        return [number for number in answers if marks[number]]
+    wanted = answers[-1:] if train_on == "last" else answers
+    return [number for number in wanted if marks[number] is not False]
+
+
+def _joined(*parts: Any) -> np.ndarray:
+    return np.concatenate([np.asarray(part, dtype=np.int32) for part in parts])
