@@ -15,6 +15,7 @@ from supertrainer.data.schema import LlmDatasetConfig
 
 SPECIAL = ("<pad>", "<s>", "</s>", "<|im_start|>", "<|im_end|>", "[INST]", "[/INST]")
 
+
 @pytest.fixture
 def make_tokenizer() -> Callable[..., Any]:
     """A tokenizer whose tokens are bytes and the special tokens, with these merges and this template."""

@@ -56,14 +56,18 @@ def test_a_layout_is_found_and_read(row: Any, layout: str, expected: Any, datase
 
 
 def test_answers_inside_a_prompt_are_not_learnt(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
-    data = dataset([{"prompt": talk("Hi", "Hello", "Bye"), "completion": [{"role": "assistant", "content": "So long"}]}])
+    data = dataset(
+        [{"prompt": talk("Hi", "Hello", "Bye"), "completion": [{"role": "assistant", "content": "So long"}]}]
+    )
     assert learnt(data, make_tokenizer()) == [["So long<|im_end|>"]]
 
 
 def test_columns_of_other_names(dataset: Any) -> None:
     row = {"q": "Hi", "a": "Hello", "messages": "no conversation"}
     assert messages(dataset([row], columns={"prompt": "q", "completion": "a"})) == ASKED
-    assert messages(dataset([{"body": "x", "prompt": "p", "answer": "q"}], columns={"text": "body"}))[0]["content"] == "x"
+    assert (
+        messages(dataset([{"body": "x", "prompt": "p", "answer": "q"}], columns={"text": "body"}))[0]["content"] == "x"
+    )
     with pytest.raises(DataError, match=r"no column 'qq' \(dataset\.columns\.prompt\)[\s\S]*columns\.prompt=q\."):
         dataset([row], columns={"prompt": "qq"}).load()
 
@@ -121,7 +125,11 @@ def test_malformed_rows_are_told_together_or_dropped_and_counted(dataset: Any) -
         ("alpaca", {"instruction": "x", "output": ""}, "is empty"),
         ("alpaca", {"instruction": "x", "output": "y", "history": ["z"]}, "history[0] is no pair but 'z'"),
         ("prompt_completion", {"prompt": "x", "completion": " "}, "completion is empty"),
-        ("dialogue", {"messages": [{"text": "a", "sender": s} for s in "abc"]}, "messages[2] is of a third speaker, 'c'"),
+        (
+            "dialogue",
+            {"messages": [{"text": "a", "sender": s} for s in "abc"]},
+            "messages[2] is of a third speaker, 'c'",
+        ),
         ("dialogue", {"messages": ["a", 3]}, "messages[1] is no text but 3"),
         ("text", {"text": 5}, "text is no text but 5"),
     ],

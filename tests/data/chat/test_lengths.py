@@ -24,9 +24,7 @@ def raw(dataset: Any, **settings: Any) -> LlmDataset:
 
 
 @pytest.mark.parametrize(("adds_begin", "begin"), [(True, "<s>"), (False, "")])
-def test_a_raw_text_has_one_begin_and_one_end(
-    adds_begin: bool, begin: str, dataset: Any, make_tokenizer: Any
-) -> None:
+def test_a_raw_text_has_one_begin_and_one_end(adds_begin: bool, begin: str, dataset: Any, make_tokenizer: Any) -> None:
     tokenizer = make_tokenizer(None, adds_begin=adds_begin, eos="</s>")
     assert texts(raw(dataset), tokenizer) == [f"{begin}{ABC}</s>", f"{begin}xyz</s>"]
     written = dataset([{"text": f"{begin}xyz</s>"}])
@@ -69,7 +67,8 @@ def test_a_prompt_of_inference_is_what_training_has_before_the_answer(
 def test_too_long_rows_are_an_error_that_names_the_longest_first(dataset: Any, make_tokenizer: Any) -> None:
     data = dataset([{"text": "a" * 20}, {"text": ABC}, {"text": "a" * 30}], max_length=16)
     with pytest.raises(
-        DataError, match=r"max_length=16 tokens \(2\): train\.jsonl:3 \(31\), train\.jsonl:1 \(21\)\.[\s\S]*max_length=31"
+        DataError,
+        match=r"max_length=16 tokens \(2\): train\.jsonl:3 \(31\), train\.jsonl:1 \(21\)\.[\s\S]*max_length=31",
     ):
         data.model_rows("train", make_tokenizer(None))
 
