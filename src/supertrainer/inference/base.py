@@ -47,6 +47,8 @@ class InferenceResult:
 class TaskInferencer(ABC):
     """Predicts the rows of a file. A task says which columns it reads and what it adds to a row."""
 
+    text_key = "inferencer.columns.text"  # that names the column of a row's text
+
     def __init__(self, config: InferencerConfig) -> None:
         self.config = config
 
@@ -56,8 +58,8 @@ class TaskInferencer(ABC):
 
     @abstractmethod
     def added_columns(self) -> Mapping[str, type]:
-        """The columns that a prediction adds, without the prefix: name -> str, float, list (of texts) or dict (a list
-        of spans, as `SPAN` says).
+        """The columns that a prediction adds, without the prefix: name -> str, int, float, list (of texts) or dict (a
+        list of spans, as `SPAN` says).
         """
 
     @abstractmethod
@@ -149,7 +151,7 @@ class TaskInferencer(ABC):
         problems = [
             Problem(
                 f"{name} has no column {column!r}. It has: {', '.join(first)}.",
-                fix="inferencer.columns.text=<one of these>.",
+                fix=f"{self.text_key}=<one of these>.",
             )
             for column in self.text_columns()
             if column not in first
@@ -190,7 +192,7 @@ def _arrow_type(kind: type) -> Any:
     if kind is dict:
         types = {str: pa.string(), int: pa.int64(), float: pa.float64()}
         return pa.list_(pa.struct([(name, types[of]) for name, of in SPAN.items()]))
-    return {str: pa.string(), float: pa.float64(), list: pa.list_(pa.string())}[kind]
+    return {str: pa.string(), int: pa.int64(), float: pa.float64(), list: pa.list_(pa.string())}[kind]
 
 
 def _listed(places: Sequence[str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -78,3 +78,62 @@ class BertInferencerConfig(InferencerConfig):
     pooling: Literal["mean", "max"] | None = Field(
         default=None, description="As dataset.pooling; null: as the model was trained."
     )
+
+
+class GenerationConfig(StrictModel):
+    """How text is generated. Everything that chooses a token is said here: nothing comes from the model's own files."""
+
+    max_new_tokens: int = Field(default=256, ge=1, description="An answer's tokens at most.")
+    temperature: float = Field(default=0.0, ge=0, description="0: the likeliest token each time; 1: as the model says.")
+    top_p: float = Field(default=1.0, gt=0, le=1, description="Of the likeliest tokens, those that make up this share.")
+    top_k: int = Field(default=0, ge=0, description="Of the likeliest tokens, so many; 0: all.")
+    min_p: float = Field(
+        default=0.0, ge=0, lt=1, description="Tokens of this share of the likeliest one's probability."
+    )
+    repetition_penalty: float = Field(
+        default=1.0, gt=0, description="Over 1: tokens of the prompt and the answer so far become less likely."
+    )
+    stop: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(), description="Texts at which an answer ends, beside the model's own end tokens; they are cut off."
+    )
+    seed: int = Field(default=0, ge=0, description="Of what is drawn: each row's answer depends on it alone.")
+    num_samples: int = Field(default=1, ge=1, description="Answers to each prompt.")
+
+
+class LlmColumns(StrictModel):
+    """Names of the columns that a prompt is made of. With neither prompt nor messages, the file's own `messages`, else
+    `prompt`.
+    """
+
+    prompt: str | None = Field(default=None, description="A text: what the user says.")
+    messages: str | None = Field(default=None, description="A conversation: a list of {role, content}, or its JSON.")
+    system: str | None = Field(default=None, description="A text: what comes before the conversation.")
+
+
+class LlmInferencerConfig(InferencerConfig):
+    """Answers of a language model to a file's prompts or conversations."""
+
+    columns: LlmColumns = Field(default_factory=LlmColumns)
+    system: str | None = Field(default=None, description="A system message for every row that has none of its own.")
+    plain_text: bool = Field(
+        default=False, description="Prompts are texts to go on with as they stand, without a chat template."
+    )
+    chat_template: str | None = Field(
+        default=None, description="A template that the model must have been trained with: the text, or a file's path."
+    )
+    generation: GenerationConfig = Field(default_factory=GenerationConfig)
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        yield from super().rules(config)
+        if self.columns.prompt is not None and self.columns.messages is not None:
+            yield Problem(
+                f"inferencer.columns: prompt={self.columns.prompt} and messages={self.columns.messages}.",
+                why="a row is one or the other.",
+                fix="inferencer.columns.prompt=null, or inferencer.columns.messages=null.",
+            )
+        if self.plain_text and (self.columns.messages or self.columns.system or self.system):
+            yield Problem(
+                "inferencer.plain_text=true with messages or a system text.",
+                why="without a template nothing tells the turns apart.",
+                fix="inferencer.plain_text=false.",
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import torch
@@ -14,7 +14,10 @@ from supertrainer.data.collation import EncodedRows
 from supertrainer.data.masking import MaskedRows
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.engines.schema import HfEngineConfig
+from supertrainer.inference.generation import Answer, generate
 from supertrainer.inference.logits import predict_logits
+from supertrainer.inference.schema import GenerationConfig
+from supertrainer.inference.token_losses import TokenLosses, predict_token_losses
 from supertrainer.models.saving import TrainedModel, load_trained
 from supertrainer.models.sources import Source
 
@@ -57,7 +60,7 @@ class HfEngine:
         """Model, tokenizer and label names.
 
         Raises:
-            ConfigError: the source isn't a trained classifier.
+            ConfigError: the source isn't a trained model.
         """
         if self._trained is None:
             assert self._source is not None
@@ -80,3 +83,39 @@ class HfEngine:
             self.seconds += time.perf_counter() - started
             self.tokens += int(rows.unit_lengths[numbers].sum())
             yield logits, numbers
+
+    def answers(
+        self, prompts: Sequence[Sequence[int]], *, generation: GenerationConfig, first_row: int = 0
+    ) -> Iterator[tuple[int, tuple[Answer, ...]]]:
+        """The numbers of the prompts with the answers to each, longest prompts first, as `generation.generate` says."""
+        trained = self.trained
+        found = generate(
+            trained.model,
+            trained.tokenizer,
+            prompts,
+            config=generation,
+            batch_size=self.config.batch_size,
+            first_row=first_row,
+        )
+        while True:
+            started = time.perf_counter()
+            item = next(found, None)
+            if item is None:
+                return
+            self.seconds += time.perf_counter() - started
+            self.tokens += sum(len(answer.tokens) for answer in item[1]) + len(prompts[item[0]])
+            yield item
+
+    def token_losses(self, rows: EncodedRows) -> Iterator[tuple[TokenLosses, list[int]]]:
+        """The losses of the labelled tokens of a language model's rows with their numbers, longest rows first."""
+        trained = self.trained
+        pad_token_id, batch_size = trained.tokenizer.pad_token_id, self.config.batch_size
+        batches = predict_token_losses(trained.model, rows, pad_token_id=pad_token_id, batch_size=batch_size)
+        while True:
+            started = time.perf_counter()
+            batch = next(batches, None)
+            if batch is None:
+                return
+            self.seconds += time.perf_counter() - started
+            self.tokens += int(rows.lengths[batch[1]].sum())
+            yield batch

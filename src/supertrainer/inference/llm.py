@@ -1,0 +1,215 @@
+"""Language models: prompts or conversations in, answers out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import TemplateError
+
+from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
+from supertrainer.data.chat import render_prompt
+from supertrainer.inference.base import SHOWN, InferenceResult, TaskInferencer
+from supertrainer.inference.engines.hf import HfEngine
+from supertrainer.inference.generation import Answer, position_limit
+from supertrainer.inference.reading import Row, Rows
+from supertrainer.inference.schema import LlmInferencerConfig
+from supertrainer.models.saving import TrainedModel
+
+log = logging.getLogger(__name__)
+
+DEFAULT_COLUMNS = ("messages", "prompt")
+TOLD_EVERY = 20  # answers
+
+
+class LlmInferencer(TaskInferencer):
+    """Answers the prompts of a file with a trained language model and the chat template that is stored with it."""
+
+    config: LlmInferencerConfig
+    text_key = "inferencer.columns.prompt"
+
+    def __init__(self, config: LlmInferencerConfig, *, engine: HfEngine) -> None:
+        """
+        Args:
+            config: file, columns, how text is generated.
+            engine: runs the trained model.
+        """
+        super().__init__(config)
+        self.engine = engine
+        self._column = config.columns.messages or config.columns.prompt or "prompt"
+        self._row = 0  # of the file, among those with a prompt: each has random numbers of its own
+
+    def run(self, *, directory: Path) -> InferenceResult:
+        self._row = 0
+        return super().run(directory=directory)
+
+    def text_columns(self) -> list[str]:
+        return [self._column, *([self.config.columns.system] if self.config.columns.system is not None else [])]
+
+    def added_columns(self) -> Mapping[str, type]:
+        several = self.config.generation.num_samples > 1
+        kind = list if several else str
+        return {"predicted": kind, "finish_reason": kind, "prompt_tokens": int, "new_tokens": int}
+
+    def is_text(self, value: Any) -> bool:
+        return isinstance(value, str | list)
+
+    def predict_rows(self, rows: Sequence[Row]) -> list[Row]:
+        prompts = [self.prompt_of(row) for row in rows]
+        generation, first_row = self.config.generation, self._row
+        self._row += len(rows)
+        found: dict[int, Row] = {}
+        for number, answers in self.engine.answers(prompts, generation=generation, first_row=first_row):
+            found[number] = self._as_row(answers)
+            if len(found) % TOLD_EVERY == 0:
+                log.info("%d of %d prompts answered", len(found), len(prompts))
+        return [found[number] for number in range(len(rows))]
+
+    def prompt_of(self, row: Row) -> list[int]:
+        """The token ids of a row's prompt.
+
+        Raises:
+            DataError: its conversation isn't one, or the template refuses it.
+        """
+        tokenizer = self._trained.tokenizer
+        if self.config.plain_text:
+            ids: list[int] = tokenizer(row[self._column])["input_ids"]
+            return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
+        try:
+            return render_prompt(self._messages(row), tokenizer)
+        except TemplateError as error:
+            raise DataError(f"the chat template refuses it: {error}.", fix="mend its roles.") from None
+
+    @property
+    def _trained(self) -> TrainedModel:
+        trained = self.engine.trained
+        if trained.task != "causal_lm":
+            raise ConfigError(
+                f"inferencer=llm with a model that was trained for {trained.task}.",
+                why="it doesn't write text.",
+                fix="inferencer=bert, or model.source=<a language model>.",
+            )
+        return trained
+
+    def _input(self) -> Rows:
+        rows = super()._input()
+        if not self.config.plain_text:
+            require_template(self._trained, wanted=self.config.chat_template)
+        columns = self.config.columns
+        if columns.prompt is None and columns.messages is None:
+            first = next((row for chunk in rows for _, row in chunk), {})
+            there = [name for name in DEFAULT_COLUMNS if name in first]
+            if len(there) > 1:
+                raise DataError(
+                    f"{rows.path.name} has the columns messages and prompt.",
+                    why="a row is one or the other.",
+                    fix="inferencer.columns.messages=messages, or inferencer.columns.prompt=prompt.",
+                )
+            self._column = there[0] if there else "prompt"
+        return rows
+
+    def _has_text(self, row: Row) -> bool:
+        value, column = row.get(self._column), self.config.columns.system
+        there = bool(value.strip()) if isinstance(value, str) else bool(value)
+        return there and (column is None or row.get(column) is None or isinstance(row[column], str))
+
+    def _check(self, rows: Rows) -> None:
+        super()._check(rows)
+        limit = position_limit(self._trained.model)
+        wrong: list[Problem] = []
+        long: list[str] = []
+        for place, row in ((place, row) for chunk in rows for place, row in chunk if self._has_text(row)):
+            try:
+                length = len(self.prompt_of(row))
+            except DataError as error:
+                [problem] = error.problems
+                wrong.append(Problem(f"{place}: {problem.what}", problem.why, problem.fix))
+                continue
+            if limit is not None and length >= limit:
+                long.append(f"{place} ({length:,})")
+        if len(wrong) > SHOWN:
+            wrong[SHOWN:] = [Problem(f"{len(wrong) - SHOWN:,} more rows are no conversations.")]
+        if long:
+            more = f" and {len(long) - SHOWN:,} more" if len(long) > SHOWN else ""
+            wrong.append(
+                Problem(
+                    f"prompts of more tokens than the model's {limit:,} positions: {', '.join(long[:SHOWN])}{more}.",
+                    why="no position is left for an answer.",
+                    fix="shorten them.",
+                )
+            )
+        raise_all(DataError, wrong)
+
+    def _messages(self, row: Row) -> list[dict[str, Any]]:
+        value, columns = row[self._column], self.config.columns
+        as_turns = columns.messages is not None or (columns.prompt is None and self._column == "messages")
+        messages = conversation_of(value) if as_turns else [{"role": "user", "content": value}]
+        if messages[-1]["role"] == "assistant":
+            raise DataError(
+                "the conversation ends with an answer.",
+                why="nothing is left to answer.",
+                fix="leave the last turn out.",
+            )
+        system = (row.get(columns.system) if columns.system is not None else None) or self.config.system
+        if system and messages[0]["role"] != "system":
+            return [{"role": "system", "content": system}, *messages]
+        return messages
+
+    def _as_row(self, answers: Sequence[Answer]) -> Row:
+        several = len(answers) > 1
+        texts, finishes = [answer.text for answer in answers], [answer.finish for answer in answers]
+        return {
+            "predicted": texts if several else texts[0],
+            "finish_reason": finishes if several else finishes[0],
+            "prompt_tokens": answers[0].prompt_tokens,
+            "new_tokens": sum(len(answer.tokens) for answer in answers),
+        }
+
+
+def conversation_of(value: Any) -> list[dict[str, Any]]:
+    """A conversation from a cell: a list of {role, content}, or its JSON.
+
+    Raises:
+        DataError: it isn't one.
+    """
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except json.JSONDecodeError as error:
+            raise DataError(f"messages is no JSON: {error.msg}, column {error.colno}.") from None
+    fits = isinstance(value, list) and value and all(isinstance(turn, dict) for turn in value)
+    if not fits or not all(isinstance(turn.get(key), str) for turn in value for key in ("role", "content")):
+        raise DataError("messages is no conversation.", fix='a list of turns: [{"role": "user", "content": "…"}, …].')
+    return [dict(turn) for turn in value]
+
+
+def require_template(trained: TrainedModel, *, wanted: str | None) -> None:
+    """Refuses a model without a chat template, and one with another than is asked for.
+
+    Args:
+        trained: the model and its tokenizer.
+        wanted: the template's text, or the path of a file that holds it; None: whatever is stored with the model.
+
+    Raises:
+        ConfigError: with what to do.
+    """
+    stored = trained.tokenizer.chat_template
+    if stored is None:
+        raise ConfigError(
+            "the model has no chat template.",
+            why="none is stored with its tokenizer, so it wasn't trained on conversations here.",
+            fix="inferencer.plain_text=true goes on with the texts as they stand.",
+        )
+    if wanted is None:
+        return
+    path = Path(wanted)
+    text = path.read_text(encoding="utf-8") if len(wanted) < 500 and path.is_file() else wanted
+    if text.strip() != str(stored).strip():
+        raise ConfigError(
+            f"chat_template={wanted[:60]!r} isn't the one that is stored with the model.",
+            why="a model answers worse in another format than the one that it was trained in.",
+            fix="leave chat_template out: the stored one is used.",
+        )
