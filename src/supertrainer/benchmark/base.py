@@ -71,6 +71,10 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
         """Scores of simple predictors on the same rows; none unless a task has some."""
         return ()
 
+    def shown_rows(self, rows: Rows) -> frozenset[int]:
+        """The numbers of the rows that become samples."""
+        return spaced(len(rows), count=self.config.samples)
+
     def details(self) -> dict[str, Any]:
         """Fields of `BenchmarkResult` beyond the scalars, such as a table of classes; none unless a task has some."""
         return {}
@@ -132,7 +136,7 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
         predictions: Iterable[tuple[Outputs, Sequence[int]]],
         write: Callable[[Record], None],
     ) -> tuple[Sample, ...]:
-        wanted = spaced(len(rows), count=self.config.samples)
+        wanted = self.shown_rows(rows)
         samples: dict[int, Sample] = {}
         seen = bytearray(len(rows))
         for outputs, numbers in predictions:

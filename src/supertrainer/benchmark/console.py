@@ -24,6 +24,7 @@ from supertrainer.benchmark.summary import (
 WIDTH = 100
 MARGIN = 14  # columns of the names at the left
 WORD = re.compile(r"""(?:[^\s\\"']|\\.|"(?:[^"\\]|\\.)*"|'[^']*')+""")  # of a shell
+LABEL_WIDTH = 24  # of a predicted or true label beside a row's number
 MOST_CLASSES = 30  # that are printed one by one
 
 
@@ -72,19 +73,36 @@ def _samples(scores: Report | BenchmarkResult) -> Iterator[str]:
         yield ""
         yield f"samples of {scored_split(scores)}"
     for sample in scores.samples:
+        if _is_answer(sample):
+            yield from _answer(sample)
+            continue
         yield f"  row {sample.row:<11,}{_judgement(sample)}"
         yield f"    {one_line(sample.text, width=WIDTH - 4)}"
 
 
+def _is_answer(sample: Sample) -> bool:
+    """Whether a sample is text against text, which needs lines of its own."""
+    longest = max(len(sample.predicted), len(sample.true or ""))
+    return sample.before is not None or (sample.probability is None and sample.error is None and longest > LABEL_WIDTH)
+
+
+def _answer(sample: Sample) -> Iterator[str]:
+    yield f"  row {sample.row:,}"
+    told = {"text": sample.text, "true": sample.true, "before": sample.before, "predicted": sample.predicted}
+    for name, text in told.items():
+        if text is not None:
+            yield f"    {pad(name, width=MARGIN - 4)}{one_line(text, width=WIDTH - MARGIN)}"
+
+
 def _judgement(sample: Sample) -> str:
     probability = "" if sample.probability is None else f" ({sample.probability:.2f})"
-    predicted = f"predicted {one_line(sample.predicted, width=24)}{probability}"
+    predicted = f"predicted {one_line(sample.predicted, width=LABEL_WIDTH)}{probability}"
     if sample.true is None:
         return predicted
     if sample.error is not None:
-        return f"off by {sample.error:.4g}  {predicted}, true {one_line(sample.true, width=24)}"
+        return f"off by {sample.error:.4g}  {predicted}, true {one_line(sample.true, width=LABEL_WIDTH)}"
     mark = "right" if sample.true == sample.predicted else "WRONG"
-    return f"{mark}  {predicted}, true {one_line(sample.true, width=24)}"
+    return f"{mark}  {predicted}, true {one_line(sample.true, width=LABEL_WIDTH)}"
 
 
 def _notes(report: Report) -> Iterator[str]:

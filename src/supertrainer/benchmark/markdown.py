@@ -112,6 +112,10 @@ def _classes(report: Report, *, plots: Mapping[str, str]) -> list[str]:
 def _samples(report: Report) -> list[str]:
     if not report.samples:
         return []
+    if any(sample.before is not None for sample in report.samples):
+        rows = [["row", "text", "true", "before training", "predicted"]]
+        rows += [[str(one.row), one.text, one.true or "-", one.before or "-", one.predicted] for one in report.samples]
+        return ["## Samples", table(rows)]
     rows = [["row", "text", "true", "predicted", "probability"]]
     for sample in report.samples:
         probability = "-" if sample.probability is None else f"{sample.probability:.3f}"

@@ -62,6 +62,7 @@ class Sample(StrictModel):
     text: str
     true: str | None = None
     predicted: str
+    before: str | None = Field(default=None, description="What was predicted before training.")
     probability: Number | None = Field(default=None, description="That the model gave to its prediction.")
     error: Number | None = Field(default=None, description="Distance of a predicted number from the true one.")
 

@@ -32,6 +32,26 @@ class LabelledTexts:
         return len(self.labels)
 
 
+@dataclass(frozen=True)
+class Conversations:
+    """`prompts[i]` was answered with `answers[i]`. All may be lazy columns: they are read by row number.
+
+    Attributes:
+        prompts: what came before the last answer, as a text to read.
+        answers: the last answer; None for a row that has none, such as a text that is learnt as a whole.
+        labels: the ids of the tokens that are to be told.
+        vocabulary: number of tokens.
+    """
+
+    prompts: Sequence[str]
+    answers: Sequence[str | None]
+    labels: Sequence[Any]
+    vocabulary: int
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
 def as_one_text(text: Text) -> str:
     """The text itself; of a pair, both on lines of their own."""
     return text if isinstance(text, str) else "\n".join(text)

@@ -22,6 +22,7 @@ SHOWN = (
         "tag_accuracy",
     ),
     *("mse", "mae", "r2", "pearson", "spearman", "loss", "perplexity"),
+    *("exact_match", "answer_f1", "chrf", "rouge_l"),
 )
 """Scalars of a comparison, after the main one; all are in the JSON."""
 

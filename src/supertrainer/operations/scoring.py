@@ -16,6 +16,7 @@ from supertrainer.models.base import count_parameters
 from supertrainer.models.saving import TrainedModel
 from supertrainer.models.sources import Source, find_source
 from supertrainer.operations.labelled import to_be_scored, to_learn_from
+from supertrainer.operations.llm_scoring import score_answers
 from supertrainer.trainers.base import TaskTrainer
 from supertrainer.trainers.throughput import peak_memory_gib
 
@@ -121,19 +122,24 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
         )
     rows = dataset.model_rows(split, trained.tokenizer)
     counts = count_parameters(trained.model)
-    benchmark = build(
-        config.benchmark.model_copy(update={"split": split}),
-        allowed=config.allow_targets,
-        metric=build(config.metric, allowed=config.allow_targets, label_names=trained.label_names),
-        model=ModelFacts(
+    facts: dict[str, Any] = {
+        "metric": build(config.metric, allowed=config.allow_targets, label_names=trained.label_names),
+        "model": ModelFacts(
             source=config.model.source or f"{config.model.config['model_type']} from scratch",
             parameters=counts.total,
             trainable_parameters=counts.trainable,
             method=method,
         ),
-        data=data_facts(config, dataset),
+        "data": data_facts(config, dataset),
+    }
+    if trained.task == "causal_lm":
+        return score_answers(config, run, split=split, engine=engine, dataset=dataset, rows=rows, facts=facts)
+    benchmark = build(
+        config.benchmark.model_copy(update={"split": split}),
+        allowed=config.allow_targets,
         train=to_learn_from(dataset, trained.tokenizer) if "train" in splits else None,
         task=trained.task,
+        **facts,
     )
     result: BenchmarkResult = benchmark.run(
         to_be_scored(dataset, split, rows, trained.tokenizer),

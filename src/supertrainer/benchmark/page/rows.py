@@ -69,6 +69,8 @@ def _mistake(mistake: Mistake) -> Html:
 
 def _sample(sample: Sample) -> Html:
     facts = [_fact("true", sample.true) if sample.true is not None else text("no label")]
+    if sample.before is not None:
+        facts.append(_fact("before training", sample.before))
     facts.append(_fact("predicted", sample.predicted, sample.probability))
     kind = "" if sample.true is None else " right" if sample.true == sample.predicted else " wrong"
     if sample.error is not None:  # a number is off by more or less, not right or wrong

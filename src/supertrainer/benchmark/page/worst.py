@@ -111,7 +111,7 @@ def _wrong(records: Iterable[Record], found: list[Kind], numbers: array[float]) 
 
 
 def _mistake(record: Record, *, kind: Kind) -> Mistake:
-    text = record.get("text")
+    text = record.get("text", record.get("prompt"))
     texts = [text] if isinstance(text, str) else [str(part) for part in text or ()]
     told = tuple(one._replace(value=one.value[:MOST_TOLD]) for one in kind.told(record))
     return Mistake(record["row"], tuple(part[:MOST_TEXT] for part in texts), tuple(map(len, texts)), told)
@@ -173,6 +173,11 @@ def _told_tags(record: Record) -> tuple[Told, ...]:
     return (Told("wrong tags", "; ".join(wrong)),)
 
 
+def _told_answers(record: Record) -> tuple[Told, ...]:
+    shown = [Told(what, record[what] or "nothing") for what in ("true", "before", "predicted") if what in record]
+    return (*shown, Told("chrF", "", record["chrf"]))
+
+
 CLASS = Kind(
     "wrong predictions of greatest probability",
     lambda record: isinstance(record.get("true"), str) and "probabilities" in record,
@@ -203,5 +208,11 @@ TAGS = Kind(
     lambda record: sum(true != got for true, got in zip(record["true"], record["predicted"], strict=True)),
     _told_tags,
 )
-KINDS = (CLASS, LABELS, NUMBERS, SPANS, TAGS)
+ANSWERS = Kind(
+    "answers that were farthest from the reference",
+    lambda record: "prompt" in record and "tokens" in record,
+    lambda record: 1.0 - record["chrf"] if _is_number(record.get("chrf")) and not record["exact_match"] else 0.0,
+    _told_answers,
+)
+KINDS = (CLASS, LABELS, NUMBERS, SPANS, TAGS, ANSWERS)
 """Masked tokens have none: a wrong guess of a hidden word is no mistake that tells much."""
