@@ -16,6 +16,7 @@ from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFact
 from supertrainer.benchmark.schema import LlmBenchmarkConfig
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.turns import as_text, split_answer
 from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.engines.schema import HfEngineConfig
@@ -23,7 +24,7 @@ from supertrainer.metrics.causal_lm import CausalLmMetric
 from supertrainer.metrics.schema import CausalLmMetricConfig
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.saving import TrainedModel, load_trained
-from supertrainer.operations.llm_scoring import as_text, score_answers, split_answer
+from supertrainer.operations.llm_scoring import score_answers
 from tiny_chats import save_tiny_chat, tiny_chat_model, tiny_chat_tokenizer
 
 ENGINE = HfEngineConfig(_target_="supertrainer.inference.engines.hf.HfEngine", batch_size=3)

@@ -46,7 +46,7 @@ class LlmScores(Metric[TokenLosses, None]):
             main: the scalar that stands first.
             greater_is_better: of it.
         """
-        config = MetricConfig(_target_=f"{__name__}.LlmScores", main=main, greater_is_better=greater_is_better)
+        config = MetricConfig(target=f"{__name__}.LlmScores", main=main, greater_is_better=greater_is_better)
         super().__init__(config, num_sums=2 + len(DIGIT_EXPONENTS))
         self.answers = GenerationSums()
 

@@ -18,6 +18,7 @@ from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.turns import as_text, split_answer
 from supertrainer.data.collation import IGNORED, EncodedRows
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import position_limit
@@ -129,21 +130,6 @@ def prompts_of(dataset: Any, split: str, numbers: Sequence[int], *, trained: Tra
     if len(kept) < len(found):
         log.info("%d prompts are longer than the model's positions and aren't answered", len(found) - len(kept))
     return kept
-
-
-def split_answer(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Mapping[str, Any]], str | None]:
-    """What stands before the last answer, and this answer; of a conversation without one all of it, and None."""
-    places = [place for place, message in enumerate(messages) if message["role"] == "assistant"]
-    if not places or places[-1] == 0 or not isinstance(messages[places[-1]]["content"], str):
-        return list(messages), None
-    return list(messages[: places[-1]]), messages[places[-1]]["content"]
-
-
-def as_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A prompt to read: the text itself where there is one turn, else each turn behind its role."""
-    if len(messages) == 1:
-        return str(messages[0]["content"])
-    return "\n".join(f"{message['role']}: {message['content']}" for message in messages)
 
 
 @contextlib.contextmanager
