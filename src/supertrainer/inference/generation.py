@@ -91,7 +91,7 @@ def generate(
             has been generated then.
     """
     limit = position_limit(model)
-    _require(model, prompts, limit=limit)
+    require_room(model, prompts, limit=limit)
     ends, stops = end_token_ids(model, tokenizer), StopTexts(tokenizer, config.stop)
     units = [(number, sample) for number in _by_length(prompts) for sample in range(config.num_samples)]
     waiting: dict[int, list[Answer]] = {}
@@ -239,7 +239,12 @@ def _cache_name(model: nn.Module) -> str | None:
     return next((name for name in _CACHE_NAMES if name in forward_arguments(model)), None)
 
 
-def _require(model: nn.Module, prompts: Sequence[Sequence[int]], *, limit: int | None) -> None:
+def require_room(model: nn.Module, prompts: Sequence[Sequence[int]], *, limit: int | None) -> None:
+    """Refuses what can't be answered.
+
+    Raises:
+        ConfigError: a prompt is empty or leaves no room for an answer, or the model keeps no keys and values.
+    """
     if _cache_name(model) is None:
         raise ConfigError(
             f"{type(unwrapped(model)).__name__} can't generate here.",

@@ -186,12 +186,16 @@ def conversation_of(value: Any) -> list[dict[str, Any]]:
     return [dict(turn) for turn in value]
 
 
-def require_template(trained: TrainedModel, *, wanted: str | None) -> None:
+PLAIN_TEXT = "inferencer.plain_text=true goes on with the texts as they stand."
+
+
+def require_template(trained: TrainedModel, *, wanted: str | None, otherwise: str = PLAIN_TEXT) -> None:
     """Refuses a model without a chat template, and one with another than is asked for.
 
     Args:
         trained: the model and its tokenizer.
         wanted: the template's text, or the path of a file that holds it; None: whatever is stored with the model.
+        otherwise: what can be done with a model that has none.
 
     Raises:
         ConfigError: with what to do.
@@ -201,7 +205,7 @@ def require_template(trained: TrainedModel, *, wanted: str | None) -> None:
         raise ConfigError(
             "the model has no chat template.",
             why="none is stored with its tokenizer, so it wasn't trained on conversations here.",
-            fix="inferencer.plain_text=true goes on with the texts as they stand.",
+            fix=otherwise,
         )
     if wanted is None:
         return

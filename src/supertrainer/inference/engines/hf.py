@@ -17,6 +17,7 @@ from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.generation import Answer, generate
 from supertrainer.inference.logits import predict_logits
 from supertrainer.inference.schema import GenerationConfig
+from supertrainer.inference.streaming import AnswerStream
 from supertrainer.inference.token_losses import TokenLosses, predict_token_losses
 from supertrainer.models.saving import TrainedModel, load_trained
 from supertrainer.models.sources import Source
@@ -105,6 +106,11 @@ class HfEngine:
             self.seconds += time.perf_counter() - started
             self.tokens += sum(len(answer.tokens) for answer in item[1]) + len(prompts[item[0]])
             yield item
+
+    def stream(self, prompt: Sequence[int], *, generation: GenerationConfig, row: int = 0) -> AnswerStream:
+        """The answer to one prompt, piece by piece."""
+        trained = self.trained
+        return AnswerStream(trained.model, trained.tokenizer, prompt, config=generation, row=row)
 
     def token_losses(self, rows: EncodedRows) -> Iterator[tuple[TokenLosses, list[int]]]:
         """The losses of the labelled tokens of a language model's rows with their numbers, longest rows first."""
