@@ -139,7 +139,7 @@ def sample_prompts(
         module: the model, for its positions.
     """
     size, limit = len(dataset.load()[split]), position_limit(module)
-    chosen = []
+    chosen: list[SamplePrompt] = []
     for number in range(0, size, max(1, size // count)) if count else ():
         before, answer = split_answer(dataset.conversation(split, number))
         if answer is None or len(chosen) == count:
