@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import os
 import socket
@@ -22,6 +23,12 @@ for name in [name for name in os.environ if name.startswith("SUPERTRAINER__")]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mistake shows in the first seconds: tests marked slow run after all others, each part in its own order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+
+
+def pytest_collection_finish() -> None:
+    """What the test modules imported stays to the end: every training collects garbage, and needn't walk through it."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_runtest_setup() -> None:

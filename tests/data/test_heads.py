@@ -214,3 +214,46 @@ def test_ghosts_of_numbers_and_labels_are_nan() -> None:
     )
     assert batch["labels"].dtype == torch.float32
     assert batch["labels"].isnan().tolist() == [False, True]
+
+
+ONE_ROW: dict[str, dict[str, Any]] = {
+    "sequence_classification": {"text": "w1 w2", "label": "a"},
+    "multi_label": {"text": "w1 w2", "label": ["a", "b"]},
+    "regression": {"text": "w1 w2", "label": 1.5},
+    "token_classification": {"text": ["w1", "w2"], "label": ["O", "B-X"]},
+    "masked_lm": {"text": "w1 w2", "label": "a"},
+}
+
+
+@pytest.mark.parametrize("task", ONE_ROW)
+def test_columns_of_any_name_stay_out_of_the_models_way(tmp_path: Path, task: str) -> None:
+    """Elsewhere columns are kept or dropped by the names of a model's arguments."""
+    other = {"sequence_classification": "b", "regression": 2.5}
+    plain = [ONE_ROW[task], {**ONE_ROW[task], "label": other.get(task, ONE_ROW[task]["label"])}]
+    clutter = {"input_ids": "x", "labels": 3, "attention_mask": None, "label_ids": "y"}
+    encoded = []
+    for number, rows in enumerate((plain, [{**clutter, **row} for row in plain])):
+        (tmp_path / str(number)).mkdir()
+        read = dataset(tmp_path / str(number), task, rows)
+        encoded.append(read.encode(read.load()["train"], tiny_tokenizer())[:])
+    assert encoded[0] == encoded[1]
+    assert encoded[0]["input_ids"] == [[2, 7, 8, 3]] * 2
+
+
+@pytest.mark.parametrize("task", ONE_ROW)
+def test_columns_of_other_names_are_told_with_those_there_are(tmp_path: Path, task: str) -> None:
+    rows = [{"txt": ONE_ROW[task]["text"], "lable": ONE_ROW[task]["label"]}] * 2
+    with pytest.raises(DataError) as caught:
+        dataset(tmp_path, task, rows).load()
+    told = str(caught.value)
+    assert "rows.jsonl has no column 'text' (dataset.columns.text). It has: txt, lable." in told
+    assert "dataset.columns.text=txt" in told
+    assert ("dataset.columns.label=lable" in told) == (task != "masked_lm")  # which reads no label
+
+
+def test_a_text_may_have_several_numbers_where_all_are_kept(tmp_path: Path) -> None:
+    rows = [{"text": "w1", "label": 1}, {"text": "w1", "label": 3}, {"text": "w2", "label": 2}]
+    read = dataset(tmp_path, "regression", rows, on_repeated_rows="keep")
+    assert read.load()["train"]["label"][:] == [1.0, 3.0, 2.0]
+    with pytest.raises(DataError, match=r"(?s)repeat a text with another label.*on_repeated_rows=keep"):
+        dataset(tmp_path, "regression", rows, on_repeated_rows="drop").load()

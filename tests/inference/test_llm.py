@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.llm import LlmInferencer

@@ -10,12 +10,13 @@ import torch
 from transformers import AutoConfig
 
 from supertrainer.config.tasks import EncoderTask, Task
+from supertrainer.core.errors import ConfigError
 from supertrainer.core.files import read_json
 from supertrainer.models.adapters import add_adapter
 from supertrainer.models.architecture import build_skeleton, max_positions, with_labels
 from supertrainer.models.base import count_parameters
 from supertrainer.models.bert import BertModel
-from supertrainer.models.heads import ADAPTER_TASKS, AUTO_CLASSES
+from supertrainer.models.heads import ADAPTER_TASKS, AUTO_CLASSES, start_at_frequencies
 from supertrainer.models.labels import head_modules
 from supertrainer.models.quantization import is_quantized
 from supertrainer.models.saving import load_trained, save_trained
@@ -150,3 +151,72 @@ def test_a_classifier_goes_on_from_a_masked_language_model(tmp_path: Path, peft_
             "encoder.layer.0.attention.self.query.weight"
         ],
     )
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta", "distilbert", "modernbert"])
+def test_a_new_output_starts_with_how_common_tokens_are(tmp_path: Path, model_type: str) -> None:
+    _, model = built(save_tiny(tmp_path / "source", model_type), "masked_lm")
+    counts = torch.zeros(90, dtype=torch.int64)
+    counts[7], counts[8] = 9, 1
+    assert start_at_frequencies(model, counts)
+    shares = model.get_output_embeddings().bias.detach().exp()
+    assert len(shares) == 100
+    assert shares[[6, 7, 8, 99]].tolist() == pytest.approx([1 / 110, 10 / 110, 2 / 110, 1 / 110], rel=1e-5)
+
+
+def test_an_output_that_has_learnt_stays(tmp_path: Path) -> None:
+    _, model = built(save_tiny(tmp_path / "source"), "masked_lm")
+    before = moved(model).get_output_embeddings().bias.detach().clone()
+    assert not start_at_frequencies(model, torch.ones(100, dtype=torch.int64))
+    assert torch.equal(model.get_output_embeddings().bias, before)
+
+
+def test_a_frozen_output_stays_since_no_adapter_would_hold_it(tmp_path: Path) -> None:
+    _, model = built(save_tiny(tmp_path / "source"), "masked_lm", peft_kwargs=LORA)
+    assert not start_at_frequencies(model, torch.ones(100, dtype=torch.int64))
+    assert not model.get_output_embeddings().bias.any()
+
+
+METHODS: dict[str, dict[str, Any]] = {
+    "full": {},
+    "lora": {"peft_kwargs": LORA},
+    "qlora": {"peft_kwargs": LORA, "bitsandbytes_kwargs": FOUR_BITS["nf4"]},
+}
+
+
+def with_added_tokens(directory: Path) -> Path:
+    """A source whose tokenizer knows two tokens more than its weights."""
+    source = save_tiny(directory)
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["<ticker>", "<url>"])
+    tokenizer.save_pretrained(source)
+    return source
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("task", TASKS)
+def test_added_tokens_come_back_with_every_head(tmp_path: Path, task: Task, method: str) -> None:
+    """Elsewhere reading the adapter dies on an embedding of another size."""
+    source = with_added_tokens(tmp_path / "source")
+    if (task, method) in (("masked_lm", "lora"), ("masked_lm", "qlora")):
+        with pytest.raises(ConfigError, match=r"(?s)the tokenizer has tokens.*peft_kwargs=none trains every weight"):
+            built(source, task, **METHODS[method])
+        return
+    model, trained = built(source, task, **METHODS[method])
+    save_trained(moved(trained), model.tokenizer(), tmp_path / "model", base=model.base_reference())
+    read = load_trained(tmp_path / "model")
+    assert read.tokenizer.convert_tokens_to_ids("<url>") == 101
+    inputs = {"input_ids": torch.tensor([[2, 100, 8, 101, 3]])}
+    with torch.no_grad():
+        assert torch.equal(read.model(**inputs).logits, trained.eval()(**inputs).logits)
+        assert not torch.equal(
+            read.model(input_ids=torch.tensor([[2, 7, 8, 7, 3]])).logits, read.model(**inputs).logits
+        )
+
+
+@pytest.mark.parametrize("method", ["lora", "qlora"])
+@pytest.mark.parametrize("task", TASKS)
+def test_a_misspelt_target_among_good_ones_is_refused_for_every_head(tmp_path: Path, task: Task, method: str) -> None:
+    keys = {**METHODS[method], "peft_kwargs": {**LORA, "target_modules": ["query", "vlaue"]}, "device": "meta"}
+    with pytest.raises(ConfigError, match=r"(?s)'vlaue' matches nothing.*did you mean value\?"):
+        built(save_tiny(tmp_path / "source"), task, **keys)

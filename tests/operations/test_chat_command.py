@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.schema import GenerationConfig

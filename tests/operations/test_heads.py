@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 from supertrainer.metrics.schema import METRIC_OPTIONS
 from tiny_training import write_head_rows
@@ -107,3 +109,21 @@ def test_a_masked_language_model_predicts_no_file(trained: Path, zygote: Zygote,
     words = ["+experiment=infer_bert", "model.source=runs/run", "inferencer.input=new.csv", "run.name=infer"]
     assert zygote.run(words, directory=trained) == 2
     assert "which has no label for a text" in (trained / "output.txt").read_text()
+
+
+@pytest.mark.parametrize("task", ["masked_lm"])
+def test_a_classifier_starts_with_the_weights_of_such_a_run(trained: Path, zygote: Zygote, task: str) -> None:
+    """A step at the rate 0 leaves what it started with: the adapted body, and a head that no file held."""
+    kept = [word for word in SCRATCH if not word.startswith(("model", "run.name"))]
+    still = ["trainer.training_kwargs.learning_rate=0", "trainer.training_kwargs.max_steps=1", "run.name=classifier"]
+    start(zygote, trained, [*kept, "model=bert/hub", "model.source=runs/run", *still])
+    adapted, found = (load_file(trained / f"runs/{name}/model/model.safetensors") for name in ("run", "classifier"))
+    body = {name for name in adapted if name.startswith("bert.")}
+    assert len(body) == 37
+    assert all(torch.equal(found[name], adapted[name]) for name in body)
+    assert {name for name in found if not name.startswith("bert.pooler.")} - body == {
+        "classifier.weight",
+        "classifier.bias",
+    }
+    assert found["classifier.weight"].shape == (3, 32)
+    assert found["classifier.weight"].std() > 0.01

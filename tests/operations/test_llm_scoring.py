@@ -15,7 +15,7 @@ import torch
 from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
 from supertrainer.benchmark.schema import LlmBenchmarkConfig
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text, split_answer
 from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.engines.hf import HfEngine

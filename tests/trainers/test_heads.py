@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import load_file
 
 from supertrainer.config.tasks import Task
+from supertrainer.core.errors import DataError
 from supertrainer.inference.logits import predict_logits
 from supertrainer.models.saving import load_trained
 from tiny_models import save_tiny
@@ -94,13 +95,15 @@ def test_a_run_killed_and_resumed_equals_one_never_killed(tmp_path: Path, task: 
 
 
 @pytest.mark.parametrize("method", ["lora", "qlora"])
-def test_gradients_reach_every_layer_under_checkpointing(tmp_path: Path, method: str) -> None:
+@pytest.mark.parametrize("task", TASKS)
+def test_gradients_reach_every_layer_under_checkpointing(tmp_path: Path, task: Task, method: str) -> None:
     """Recomputed activations hang on inputs that need no gradient: elsewhere only the top layer learnt."""
     kwargs = {"gradient_checkpointing": True, "max_steps": 1, "warmup_steps": 0}
     source = save_tiny(tmp_path / "source")
-    head_trainer(tmp_path / "run", source, "multi_label", training_kwargs=kwargs, **METHODS[method]).train()
+    head_trainer(tmp_path / "run", source, task, training_kwargs=kwargs, **METHODS[method]).train()
     found = {name: value for name, value in weights(tmp_path / "run").items() if "lora_B" in name}
-    assert len(found) == 13  # six linear layers in each of two layers, and the pooler
+    beside = {"masked_lm": 0, "token_classification": 0}.get(task, 1)  # a pooler
+    assert len(found) == 12 + beside  # six linear layers in each of two layers
     assert all(value.abs().sum() > 0 for value in found.values())
 
 
@@ -118,3 +121,36 @@ def test_int8_weights_train_and_read_back(tmp_path: Path) -> None:
     rows, read = trainer.rows("validation"), load_trained(tmp_path / "run")
     logits = [next(predict_logits(model, rows, pad_token_id=0, batch_size=9))[0] for model in (built[0], read.model)]
     torch.testing.assert_close(*logits, rtol=1e-3, atol=1e-3)
+
+
+def test_a_new_masked_language_model_starts_at_the_shares_of_its_training_tokens(tmp_path: Path) -> None:
+    """Special tokens stand in no word, so they count as never seen."""
+    trainer = head_trainer(tmp_path / "run", save_tiny(tmp_path / "source"), "masked_lm")
+    bias = trainer.build_module().get_output_embeddings().bias.detach()
+    words = [word for text in trainer.dataset.load()["train"]["text"] for word in text.split()]
+    ids = trainer.tokenizer.convert_tokens_to_ids(words)
+    expected = (torch.bincount(torch.tensor(ids), minlength=100) + 1) / (len(ids) + 100)
+    torch.testing.assert_close(bias.exp(), expected)
+    assert float(bias[2].exp()) == pytest.approx(1 / (len(ids) + 100))
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_too_few_rows_for_a_step_are_told_before_training_whatever_the_head(tmp_path: Path, task: Task) -> None:
+    trainer = head_trainer(tmp_path / "run", save_tiny(tmp_path / "source"), task, global_batch_size=32)
+    with pytest.raises(DataError, match="22 training rows are fewer than the 32 of one optimizer step"):
+        trainer.train()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_an_evaluation_keeps_no_logits_whatever_the_head(tmp_path: Path, task: Task) -> None:
+    """What is held of a row is nothing; of a number, the number and the true one, since ranks are no sums."""
+    sizes = []
+    for rows in (9, 45):
+        trainer = head_trainer(tmp_path / f"run-{rows}", save_tiny(tmp_path / "source"), task, validation=rows)
+        encoded = trainer.rows("validation")
+        trainer.evaluate(trainer.build_module(), encoded, batch_size=4)
+        sizes.append((trainer.metric.state().numel(), len(encoded)))
+    (few, few_rows), (many, many_rows) = sizes
+    assert many_rows > few_rows
+    assert many - few == (2 * (many_rows - few_rows) if task == "regression" else 0)

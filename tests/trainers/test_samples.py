@@ -16,7 +16,7 @@ import peft
 import pytest
 import torch
 
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.generation import generate
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.models.loading import quiet_transformers

@@ -71,6 +71,11 @@ class EncodedRows:
         """The word of every token of a row, -1 for special tokens, (T,)."""
         return self._slice("word_ids", index)
 
+    def token_counts(self) -> torch.Tensor:
+        """How often each token stands in a word of the rows, up to the highest there, (V,)."""
+        ids = self._flat["input_ids"][self._flat["word_ids"] >= 0]
+        return torch.from_numpy(np.bincount(ids))
+
     def references(self, numbers: Sequence[int]) -> Any:
         """What was to be predicted for these rows, or texts of several windows: what a metric takes.
 

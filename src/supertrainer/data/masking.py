@@ -78,6 +78,10 @@ class MaskedRows:
             feature["input_ids"] = masked
         return feature
 
+    def token_counts(self) -> torch.Tensor:
+        """How often each token stands in a word of the rows, up to the highest there, (V,)."""
+        return self._rows.token_counts()
+
     def references(self, numbers: Sequence[int]) -> list[torch.Tensor]:
         """The tokens that have to be told, of each row."""
         labels = (self[number]["labels"] for number in numbers)

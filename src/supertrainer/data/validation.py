@@ -24,7 +24,7 @@ REPEATED = Kind(
 CONFLICTING = Kind(
     "rows that repeat a text with another label",
     why="no policy knows which label is right.",
-    fix="mend the labels, or remove one.",
+    fix="mend the labels, or remove one; dataset.on_repeated_rows=keep trains on all of them.",
 )
 ACROSS = Kind(
     "rows that stand in two splits",

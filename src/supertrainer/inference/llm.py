@@ -11,7 +11,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.base import SHOWN, InferenceResult, TaskInferencer
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import Answer, position_limit

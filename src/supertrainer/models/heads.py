@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import torch
+from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
     AutoModelForMaskedLM,
@@ -58,3 +60,26 @@ def saved_task(config: PreTrainedConfig) -> Task:
 def noted(config: PreTrainedConfig) -> dict[str, Any]:
     """What training noted in config.json about how the model is to be used; empty for models made elsewhere."""
     return dict(config.to_dict().get(OWN_KEY) or {})
+
+
+def start_at_frequencies(model: nn.Module, counts: Tensor) -> bool:
+    """Lets an output over a vocabulary that has learnt nothing begin with how common each token is.
+
+    A bias of zeros is that of a new head, and a long way from any language: hundreds of steps would go into it alone.
+
+    Args:
+        model: whose output is trained; a frozen one stays as it is, since no adapter would hold the change.
+        counts: of each token among the training rows, (V,); tokens beyond them count as never seen.
+
+    Returns:
+        Whether the output was a new one.
+    """
+    output = model.get_output_embeddings()  # type: ignore[operator]  # of every transformers model
+    bias = None if output is None else output.bias
+    if bias is None or not bias.requires_grad or bool(bias.detach().any()):
+        return False
+    seen = torch.ones(len(bias), dtype=torch.float64)  # one of each, so that none has probability 0
+    seen[: len(counts)] += counts.double()
+    with torch.no_grad():
+        bias.copy_((seen / seen.sum()).log())
+    return True

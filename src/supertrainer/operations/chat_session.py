@@ -8,7 +8,7 @@ from typing import Any
 from jinja2 import TemplateError
 
 from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import Answer, position_limit
 from supertrainer.inference.schema import GenerationConfig

@@ -17,7 +17,7 @@ from supertrainer.config.spine import Config
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text, split_answer
 from supertrainer.data.collation import IGNORED, EncodedRows
 from supertrainer.inference.engines.hf import HfEngine

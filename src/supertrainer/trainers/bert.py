@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import functools
+import logging
 from collections.abc import Sequence
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from supertrainer.config.tasks import WHOLE_TEXT_TASKS, Task
+from supertrainer.models.heads import start_at_frequencies
 from supertrainer.trainers.base import TaskTrainer
 from supertrainer.trainers.class_weights import balanced, by_name
 from supertrainer.trainers.losses import Objective, objective_of
 from supertrainer.trainers.schema import BertTrainerConfig
+
+log = logging.getLogger(__name__)
 
 
 class BertTrainer(TaskTrainer):
@@ -35,6 +39,12 @@ class BertTrainer(TaskTrainer):
         if given == "balanced":
             return balanced(self.dataset.load()["train"]["label"], task=self.task, num_labels=len(names))
         return by_name(given, names)
+
+    def build_module(self) -> nn.Module:
+        module = super().build_module()
+        if self.task == "masked_lm" and start_at_frequencies(module, self.rows("train").token_counts()):
+            log.info("the head is new: it starts with how common each token is among the train rows")
+        return module
 
     def objective(self) -> Objective:
         smoothing = float(self.config.training_kwargs.get("label_smoothing_factor", 0.0))

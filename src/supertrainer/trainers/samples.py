@@ -14,7 +14,7 @@ from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerContro
 from supertrainer.core.distributed import on_main_then_broadcast
 from supertrainer.core.files import json_text, write_atomic
 from supertrainer.core.records import read_records
-from supertrainer.data.chat import render_prompt
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text, split_answer
 from supertrainer.inference.generation import generate, position_limit
 from supertrainer.inference.schema import GenerationConfig
