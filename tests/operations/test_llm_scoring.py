@@ -15,8 +15,9 @@ import torch
 from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
 from supertrainer.benchmark.schema import LlmBenchmarkConfig
 from supertrainer.core.run_directory import RunDirectory
+from supertrainer.data.chat.conversation import Conversation, raw_text
 from supertrainer.data.chat.rendering import render_prompt
-from supertrainer.data.chat.turns import as_text, split_answer
+from supertrainer.data.chat.turns import as_text
 from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.engines.schema import HfEngineConfig
@@ -42,14 +43,17 @@ class Chats:
     def load(self) -> dict[str, list[Any]]:
         return {"train": TURNS, "test": TURNS}
 
-    def conversation(self, split: str, number: int) -> list[dict[str, str]]:
+    def conversation(self, split: str, number: int) -> Conversation:
         asked, answered = TURNS[number]
-        return [{"role": "user", "content": asked}, {"role": "assistant", "content": answered}]
+        return Conversation(({"role": "user", "content": asked}, {"role": "assistant", "content": answered}))
+
+    def encode(self, rows: list[Any], tokenizer: Any) -> dict[str, list[int]]:
+        return {"row": list(range(len(rows)))}
 
     def model_rows(self, split: str, tokenizer: Any) -> EncodedRows:
         encoded: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
         for number, (_, answered) in enumerate(TURNS):
-            prompt = render_prompt(self.conversation(split, number)[:1], tokenizer)
+            prompt = render_prompt(self.conversation(split, number).prompt, tokenizer)
             answer = tokenizer(f"{answered} <|end|>", add_special_tokens=False)["input_ids"]
             encoded["input_ids"].append(prompt + answer)
             encoded["labels"].append([-100] * len(prompt) + answer)
@@ -129,7 +133,9 @@ def test_what_is_not_wanted_is_not_scored(tmp_path: Path) -> None:
 
 def test_the_last_answer_is_the_reference() -> None:
     turns = [{"role": role, "content": text} for role, text in (("user", "a"), ("assistant", "b"), ("user", "c"))]
-    assert split_answer(turns) == (turns[:1], "b")
-    assert split_answer(turns[:1]) == (turns[:1], None)
-    assert split_answer([{"role": "text", "content": "t"}]) == ([{"role": "text", "content": "t"}], None)
+    talk = Conversation(tuple(turns))
+    assert (talk.prompt, talk.answer_text) == (tuple(turns[:1]), "b")
+    assert Conversation(tuple(turns[:1])).answer_text is None
+    assert Conversation(tuple(turns[1:2])).answer_text is None  # nothing was asked
+    assert raw_text("t").answer_text is None
     assert (as_text(turns[:1]), as_text(turns[:2])) == ("a", "user: a\nassistant: b")

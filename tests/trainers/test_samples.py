@@ -16,6 +16,7 @@ import peft
 import pytest
 import torch
 
+from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.generation import generate
 from supertrainer.inference.schema import GenerationConfig
@@ -40,8 +41,8 @@ class Chats:
     def load(self) -> dict[str, Any]:
         return {"validation": ROWS}
 
-    def conversation(self, split: str, number: int) -> list[dict[str, str]]:
-        return ROWS[number]
+    def conversation(self, split: str, number: int) -> Conversation:
+        return Conversation(tuple(ROWS[number]))
 
 
 def samples_of(path: Path, module: Any, *, count: int = 6, **keys: Any) -> SampleGenerations:
@@ -171,9 +172,11 @@ def test_the_model_is_asked_inside_what_it_needs(tmp_path: Path) -> None:
     assert len(inside) == 8
 
 
-@pytest.mark.parametrize("split", [[], [[{"role": "text", "content": "w1"}]]])
+@pytest.mark.parametrize("split", [[], [({"role": "text", "content": "w1"},)]])
 def test_without_prompts_nothing_is_written(tmp_path: Path, split: list[Any]) -> None:
-    dataset = SimpleNamespace(load=lambda: {"validation": split}, conversation=lambda _, number: split[number])
+    dataset = SimpleNamespace(
+        load=lambda: {"validation": split}, conversation=lambda _, number: Conversation(split[number])
+    )
     module = tiny_chat_model()
     prompts = sample_prompts(dataset, "validation", count=3, tokenizer=TOKENIZER, module=module)
     samples = SampleGenerations(prompts, tokenizer=TOKENIZER, path=tmp_path / "samples.jsonl")

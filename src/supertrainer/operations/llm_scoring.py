@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from supertrainer.benchmark.base import spaced
@@ -17,8 +17,9 @@ from supertrainer.config.spine import Config
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
+from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import render_prompt
-from supertrainer.data.chat.turns import as_text, split_answer
+from supertrainer.data.chat.turns import as_text
 from supertrainer.data.collation import IGNORED, EncodedRows
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import position_limit
@@ -102,29 +103,38 @@ def predictions(
 
 def conversations(dataset: Any, split: str, rows: EncodedRows, *, trained: TrainedModel) -> Conversations:
     """A split as the benchmark takes it; nothing is read before it is asked for."""
+    talk = talks(dataset, split, trained=trained)
 
     def labels(number: int) -> Any:
         given = rows[number]["labels"][1:]
         return given[given != IGNORED]
 
     def asked(number: int) -> str:
-        return as_text(split_answer(dataset.conversation(split, number))[0])
+        return as_text(talk(number).prompt)
 
     count = len(rows)
     return Conversations(
         prompts=LazyColumn(asked, count),
-        answers=LazyColumn(lambda number: split_answer(dataset.conversation(split, number))[1], count),
+        answers=LazyColumn(lambda number: talk(number).answer_text, count),
         labels=LazyColumn(labels, count),
         vocabulary=max(len(trained.tokenizer), int(trained.model.config.get_text_config().vocab_size)),  # type: ignore[union-attr, operator]
     )
 
 
+def talks(dataset: Any, split: str, *, trained: TrainedModel) -> Callable[[int], Conversation]:
+    """From the number of an encoded row to its conversation: long ones may be left out or make several rows."""
+    places = dataset.encode(dataset.load()[split], trained.tokenizer)["row"]
+    return lambda number: dataset.conversation(split, places[number])
+
+
 def prompts_of(dataset: Any, split: str, numbers: Sequence[int], *, trained: TrainedModel) -> dict[int, list[int]]:
     """The token ids of the prompts of these rows; without those that leave no room for an answer."""
-    limit = position_limit(trained.model)
+    limit, talk = position_limit(trained.model), talks(dataset, split, trained=trained)
+    asked = {number: talk(number) for number in numbers}
     found = {
-        number: render_prompt(split_answer(dataset.conversation(split, number))[0], trained.tokenizer)
-        for number in numbers
+        number: render_prompt(conversation.prompt, trained.tokenizer, tools=conversation.tools)
+        for number, conversation in asked.items()
+        if conversation.answer_text is not None
     }
     kept = {number: ids for number, ids in found.items() if limit is None or len(ids) < limit}
     if len(kept) < len(found):

@@ -15,7 +15,7 @@ from supertrainer.core.distributed import on_main_then_broadcast
 from supertrainer.core.files import json_text, write_atomic
 from supertrainer.core.records import read_records
 from supertrainer.data.chat.rendering import render_prompt
-from supertrainer.data.chat.turns import as_text, split_answer
+from supertrainer.data.chat.turns import as_text
 from supertrainer.inference.generation import generate, position_limit
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.metrics.generation import GenerationSums
@@ -141,12 +141,13 @@ def sample_prompts(
     size, limit = len(dataset.load()[split]), position_limit(module)
     chosen: list[SamplePrompt] = []
     for number in range(0, size, max(1, size // count)) if count else ():
-        before, answer = split_answer(dataset.conversation(split, number))
+        talk = dataset.conversation(split, number)
+        answer = talk.answer_text
         if answer is None or len(chosen) == count:
             continue
-        ids = render_prompt(before, tokenizer)
+        ids = render_prompt(talk.prompt, tokenizer, tools=talk.tools)
         if limit is None or len(ids) < limit:
-            chosen.append(SamplePrompt(number, as_text(before), tuple(ids), answer))
+            chosen.append(SamplePrompt(number, as_text(talk.prompt), tuple(ids), answer))
     return chosen
 
 

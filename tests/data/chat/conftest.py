@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_rows import CHATML
 
+from chat_rows import CHATML
 from supertrainer.data.llm import LlmDataset
 from supertrainer.data.schema import LlmDatasetConfig
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from chat_rows import talk
 
+from chat_rows import talk
 from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.data.llm import LlmDataset
 from supertrainer.data.schema import LlmDatasetConfig

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from chat_rows import CHATML, INSTRUCT, talk
 
+from chat_rows import CHATML, INSTRUCT, talk
 from supertrainer.core.errors import DataError
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.llm import LlmDataset

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from chat_rows import CHATML, INSTRUCT, MARKED, THOUGHTLESS, talk
 
+from chat_rows import CHATML, INSTRUCT, MARKED, THOUGHTLESS, talk
 from supertrainer.core.errors import DataError
 from supertrainer.data.collation import collate
 

@@ -47,6 +47,12 @@ class Conversation:
         """The last answer; None where there is none."""
         return self.messages[self.answers[-1]] if self.answers else None
 
+    @property
+    def answer_text(self) -> str | None:
+        """The text of the last answer; None where there is none, or nothing is asked before it."""
+        content = self.reference["content"] if self.reference is not None and self.prompt else None
+        return content if isinstance(content, str) else None
+
     def dump(self) -> tuple[str, str]:
         """Messages and tools as JSON texts: they survive Arrow, whose structs would gain null fields."""
         return _json(self.messages), _json(self.tools)
