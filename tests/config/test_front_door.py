@@ -56,7 +56,7 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
         "trainer.training_kwargs.learning_rate='1e-4' (str): TrainingArguments takes a float.",
         "did you mean sdpa?",
         "did you mean target_modules?",
-        "operation='tran': expected one of train, infer, benchmark, check, verify.",
+        "operation='tran': expected one of train, infer, benchmark, export, check, verify.",
         "did you mean train?",
         "data/nowhere.csv",
         "metric._target_=os.system: not in the allow-list.",

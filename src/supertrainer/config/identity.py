@@ -18,6 +18,7 @@ from supertrainer.config.strict import NotIdentity, StrictModel
 LENGTH_KEYS = ("trainer.training_kwargs.num_train_epochs", "trainer.training_kwargs.max_steps")
 _COMPONENTS_OF = {
     "train": ("model", "dataset", "trainer"),
+    "export": ("model", "dataset", "trainer"),
     "check": ("model", "dataset", "trainer"),
     "verify": ("model", "dataset", "trainer"),
     "infer": ("model", "inferencer", "engine"),

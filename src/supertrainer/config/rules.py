@@ -12,10 +12,12 @@ NEEDS = {
     "train": ("model", "dataset", "trainer", "metric", "benchmark", "engine"),
     "infer": ("model", "inferencer", "engine"),
     "benchmark": ("model", "dataset", "benchmark", "engine", "metric"),
+    "export": ("model", "trainer", "export"),
     "check": ("model", "dataset", "trainer"),
     "verify": ("model", "dataset", "trainer", "metric"),
 }
-_AFTER_TRAINING = ("infer", "benchmark")
+_AFTER_TRAINING = ("infer", "benchmark", "export")
+_OF_A_TRAINING = ("train", "export")  # an export is of a run whose config says what came after its training
 
 
 def rule_problems(config: Config) -> Iterator[Problem]:
@@ -25,10 +27,10 @@ def rule_problems(config: Config) -> Iterator[Problem]:
         for name in missing:
             yield Problem(f"{name}: operation={operation} needs one.", fix=f"choose one with {name}=OPTION.")
     for index, operation in enumerate(config.then):
-        if operation not in _AFTER_TRAINING or config.operation != "train":
+        if operation not in _AFTER_TRAINING or config.operation not in _OF_A_TRAINING:
             yield Problem(
                 f"then[{index}]={operation}: can't follow operation={config.operation}.",
-                fix=f"then may list {' and '.join(_AFTER_TRAINING)} after operation=train.",
+                fix=f"then may list {', '.join(_AFTER_TRAINING)} after operation=train.",
             )
     if config.operation == "verify" and placement().processes > 1:
         yield Problem(

@@ -10,9 +10,9 @@ from pydantic import Field, field_validator
 from supertrainer.config.cluster import ClusterConfig
 from supertrainer.config.strict import StrictModel
 
-OPERATIONS = ("train", "infer", "benchmark", "check", "verify")
-Operation = Literal["train", "infer", "benchmark", "check", "verify"]
-COMPONENTS = ("model", "dataset", "trainer", "inferencer", "benchmark", "engine", "metric", "tracker")
+OPERATIONS = ("train", "infer", "benchmark", "export", "check", "verify")
+Operation = Literal["train", "infer", "benchmark", "export", "check", "verify"]
+COMPONENTS = ("model", "dataset", "trainer", "inferencer", "benchmark", "engine", "metric", "export", "tracker")
 
 
 class RunConfig(StrictModel):
@@ -65,6 +65,7 @@ class Config(StrictModel):
     benchmark: Any = None
     engine: Any = None
     metric: Any = None
+    export: Any = None
     tracker: Any = None
 
     def dump(self) -> dict[str, Any]:

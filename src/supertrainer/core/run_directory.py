@@ -103,6 +103,16 @@ class RunDirectory:
         return self.path / "report.html"
 
     @property
+    def merged(self) -> Path:
+        """The trained model as one plain model, where `operation=export` wrote it."""
+        return self.path / "merged"
+
+    @property
+    def export_json(self) -> Path:
+        """How far the exported model is from the trained one."""
+        return self.path / "export.json"
+
+    @property
     def verify_json(self) -> Path:
         """What `operation=verify` found: a row a check."""
         return self.path / "verify.json"

@@ -43,9 +43,7 @@ def load_adapter(
         ConfigError: its frozen weights aren't there.
         CheckpointError: it lacks weights.
     """
-    from peft import PeftConfig
-
-    base = base_source(source, PeftConfig.from_pretrained(str(source.directory)))
+    base = base_of(source)
     own_config = source.directory / CONFIG_FILE
     config = read_config(source.directory if own_config.is_file() else base.directory, trust_remote_code=trust)
     vocabulary, held = config.vocab_size, read_config(base.directory, trust_remote_code=trust).vocab_size
@@ -100,13 +98,16 @@ def _attach(model: PreTrainedModel, directory: Path) -> tuple[nn.Module, str]:
     return adapted, "; ".join(lost)
 
 
-def base_source(source: Source, peft_config: Any) -> Source:
+def base_of(source: Source) -> Source:
     """Where an adapter's frozen weights are: beside it, where base.json says, or where PEFT's own config says."""
     if (source.directory / BASE_FOLDER / CONFIG_FILE).is_file():
         return Source(source.reference, source.directory / BASE_FOLDER)
     if (source.directory / BASE_FILE).is_file():
         base = read_json(source.directory / BASE_FILE)
         return find_source(base["source"], revision=base["commit"] or base["revision"], gguf_file=base.get("gguf_file"))
+    from peft import PeftConfig
+
+    peft_config = PeftConfig.from_pretrained(str(source.directory))
     if peft_config.base_model_name_or_path is None:
         raise ConfigError(
             f"{source.reference} is an adapter that doesn't say on which model.",

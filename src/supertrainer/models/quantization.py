@@ -95,6 +95,7 @@ def dequantized(model: PreTrainedModel) -> PreTrainedModel:
     """The model with full-width weights that hold what the quantized ones stand for."""
     plain: PreTrainedModel = model.dequantize()
     vars(plain.config).pop("quantization_config", None)
+    plain.hf_quantizer = None  # the library would write it as if it were quantized still
     return plain
 
 

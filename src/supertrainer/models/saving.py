@@ -83,7 +83,7 @@ def save_trained(
             write_base(model, aside / BASE_FOLDER, unquantized=unquantized)
         for file in aside.rglob("*"):
             fsync_path(file)
-        _replace(aside, directory)
+        replace_directory(aside, directory)
     finally:
         shutil.rmtree(aside, ignore_errors=True)
     fsync_path(directory.parent)
@@ -179,9 +179,10 @@ def _load_full(source: Source, *, model_kwargs: ModelKwargs, device: torch.devic
     return model
 
 
-def _replace(aside: Path, directory: Path) -> None:
-    """Renames a directory into place. Two renames can't be one step: a kill between them leaves the older one aside,
-    and the same command writes the model again.
+def replace_directory(aside: Path, directory: Path) -> None:
+    """Renames a directory into the place of an older one.
+
+    Two renames can't be one step: a kill between them leaves the older one aside, and the same command writes it again.
     """
     older = directory.with_name(f".{directory.name}.older")
     shutil.rmtree(older, ignore_errors=True)

@@ -69,6 +69,26 @@ def find_run(config: Config, *, source: Path | None) -> tuple[RunDirectory, bool
     return directory, _has_finished(directory, wanted, config)
 
 
+def find_trained(config: Config, *, source: Path | None) -> RunDirectory:
+    """The directory of a run that has finished. Call on rank 0.
+
+    Args:
+        config: the one that it was trained with, `operation=train`.
+        source: the file or run directory that the config was read from.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    directory = locate(config, source=source)
+    if not directory.path.is_dir() or not _has_finished(directory, identity(config), config):
+        raise ConfigError(
+            f"{directory.path} holds no run of this config that has finished.",
+            why="operation=export takes what a training has written.",
+            fix="config=runs/NAME names a run that has; or train first, with then=[export].",
+        )
+    return directory
+
+
 def locate(config: Config, *, source: Path | None) -> RunDirectory:
     """Where a config's run is, or would be; nothing is made."""
     return _known_directory(identity(config), source) or RunDirectory(Path(config.run.root) / run_name(config))

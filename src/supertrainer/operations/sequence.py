@@ -18,7 +18,7 @@ from supertrainer.core.logging import setup_logging
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations import check
 from supertrainer.operations.hub_commits import at_recorded_commits
-from supertrainer.operations.opening import find_run, opened
+from supertrainer.operations.opening import find_run, find_trained, opened
 from supertrainer.operations.scoring import build_dataset
 from supertrainer.operations.train import require_same_data
 
@@ -42,6 +42,10 @@ def run(config: Config, *, source: Path | None) -> int:
         return 0
     distributed.initialize()
     try:
+        if config.operation == "export":
+            config = config.model_copy(update={"operation": "train"})  # the run is the training's
+            trained = distributed.on_main_then_broadcast(lambda: find_trained(config, source=source))
+            return _run(("export",), config, trained)
         directory, finished = distributed.on_main_then_broadcast(lambda: find_run(config, source=source))
         if finished:
             distributed.on_main_then_broadcast(lambda: _show_again(config, directory))

@@ -29,6 +29,12 @@ def require_submittable(configs: Sequence[Config], *, environment: Mapping[str, 
             problems += ConfigError(
                 "operation=check is no job.", why="a submit checks first.", fix="submit the operation that is meant."
             ).problems
+        if config.operation == "export":
+            problems += ConfigError(
+                "operation=export is no job of its own.",
+                why="it goes into the directory of a run that has finished.",
+                fix="then=[export] exports at the end of the training's job; or start it in an interactive one.",
+            ).problems
         problems += _unset_secrets(config, environment)
         clusters[config.cluster.model_dump_json()] = config.cluster
         problems += script_problems(planned_job(config, locate(config, source=None)))

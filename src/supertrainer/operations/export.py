@@ -1,0 +1,77 @@
+"""`operation=export`: a finished run's model as one plain model, and how far it is from the one that was trained."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from pathlib import Path
+
+import torch
+
+from supertrainer.benchmark.report import read_report, write_report
+from supertrainer.config.build import build
+from supertrainer.config.spine import Config
+from supertrainer.core.distributed import on_main_then_broadcast
+from supertrainer.core.errors import SupertrainerError
+from supertrainer.core.files import write_json
+from supertrainer.core.run_directory import RunDirectory
+from supertrainer.export.merge import MergeExport, MergeResult
+from supertrainer.models.architecture import read_config
+from supertrainer.models.sources import Source, find_source
+from supertrainer.models.tokenizers import read_tokenizer
+from supertrainer.operations.opening import OpenRun
+from supertrainer.operations.paths import relative
+from supertrainer.operations.scoring import build_dataset
+from supertrainer.trainers.session import training_device
+
+log = logging.getLogger(__name__)
+
+_NOTE = "export: "  # how its note in the report begins: a later export's takes its place
+
+
+def run(config: Config, open_run: OpenRun) -> None:
+    """Merges on the first process; writes the model, export.json and a note in the report."""
+    on_main_then_broadcast(lambda: _run(config, open_run.directory))
+
+
+def _run(config: Config, directory: RunDirectory) -> None:
+    exporter: MergeExport = build(config.export, allowed=config.allow_targets)
+    source = find_source(str(directory.model))
+    rows, said = _rows(config, source)
+    output = directory.merged if config.export.output is None else Path(config.export.output)
+    result = exporter.run(source, output=output, rows=rows, device=training_device())
+    write_json(directory.export_json, {**result.record(), "compared_on": said})
+    note = _told(result, said)
+    print(note, file=sys.stdout, flush=True)
+    report = read_report(directory)
+    kept = tuple(line for line in report.notes if not line.startswith(_NOTE))
+    write_report(directory, report=report.model_copy(update={"notes": (*kept, note)}))
+
+
+def _rows(config: Config, source: Source) -> tuple[list[list[int]], str]:
+    """Token ids to compare the models on, and what they are: rows of the data, or random ones where it isn't there."""
+    count, length = config.export.rows, config.export.max_length
+    try:
+        dataset = build_dataset(config)
+        splits = dataset.load()
+        split = next(name for name in ("validation", "test", "train") if name in splits)
+        tokenizer = read_tokenizer(
+            source.directory, padding_side=None, trust_remote_code=config.model.trust_remote_code
+        )
+        encoded = dataset.model_rows(split, tokenizer)
+        rows = [[int(i) for i in encoded[number]["input_ids"]][:length] for number in range(min(count, len(encoded)))]
+        return [row for row in rows if row], f"{len(rows)} {split} rows"
+    except SupertrainerError as error:
+        log.warning("the models are compared on random tokens: %s", str(error).splitlines()[0])
+    vocabulary = read_config(source.directory, trust_remote_code=config.model.trust_remote_code).vocab_size
+    generator = torch.Generator().manual_seed(config.run.seed)
+    return torch.randint(vocabulary, (count, length), generator=generator).tolist(), f"{count} rows of random tokens"
+
+
+def _told(result: MergeResult, said: str) -> str:
+    parts = [f"{name} base: {apart}" if name != "none" else str(apart) for name, apart in result.differences.items()]
+    chosen = "" if result.base == "none" else f", merged into the {result.base} base"
+    return (
+        f"{_NOTE}{relative(result.output)} in {result.dtype}{chosen}. Against the trained model, on {said}: "
+        f"{'; '.join(parts)}"
+    )
