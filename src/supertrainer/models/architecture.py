@@ -48,7 +48,7 @@ def read_config(directory: Path, *, trust_remote_code: bool) -> PreTrainedConfig
 
 
 def config_from_scratch(values: Mapping[str, Any], *, tokenizer: PreTrainedTokenizerBase) -> PreTrainedConfig:
-    """The config of an untrained model. Vocabulary size and pad id follow the tokenizer where they aren't given.
+    """The config of an untrained model. Vocabulary size and special ids follow the tokenizer where they aren't given.
 
     Raises:
         ConfigError: an unknown architecture or key, each with the nearest name, or a value of a wrong type.
@@ -66,6 +66,9 @@ def config_from_scratch(values: Mapping[str, Any], *, tokenizer: PreTrainedToken
     if "vocab_size" in known:
         given.setdefault("vocab_size", len(tokenizer))
     given.setdefault("pad_token_id", tokenizer.pad_token_id)
+    for name, number in (("bos_token_id", tokenizer.bos_token_id), ("eos_token_id", tokenizer.eos_token_id)):
+        if number is not None:
+            given.setdefault(name, number)  # an architecture's own default is another tokenizer's
     return _checked(lambda: config_class(**given), where="model.config")
 
 

@@ -50,20 +50,19 @@ def _run(config: Config, directory: RunDirectory) -> None:
 
 def _rows(config: Config, source: Source) -> tuple[list[list[int]], str]:
     """Token ids to compare the models on, and what they are: rows of the data, or random ones where it isn't there."""
-    count, length = config.export.rows, config.export.max_length
+    trust = config.model.trust_remote_code
+    tokenizer = read_tokenizer(source.directory, padding_side=None, trust_remote_code=trust)
+    count, length = config.export.rows, min(config.export.max_length, tokenizer.model_max_length)
     try:
         dataset = build_dataset(config)
         splits = dataset.load()
         split = next(name for name in ("validation", "test", "train") if name in splits)
-        tokenizer = read_tokenizer(
-            source.directory, padding_side=None, trust_remote_code=config.model.trust_remote_code
-        )
         encoded = dataset.model_rows(split, tokenizer)
         rows = [[int(i) for i in encoded[number]["input_ids"]][:length] for number in range(min(count, len(encoded)))]
         return [row for row in rows if row], f"{len(rows)} {split} rows"
     except SupertrainerError as error:
         log.warning("the models are compared on random tokens: %s", str(error).splitlines()[0])
-    vocabulary = read_config(source.directory, trust_remote_code=config.model.trust_remote_code).vocab_size
+    vocabulary = read_config(source.directory, trust_remote_code=trust).vocab_size
     generator = torch.Generator().manual_seed(config.run.seed)
     return torch.randint(vocabulary, (count, length), generator=generator).tolist(), f"{count} rows of random tokens"
 
