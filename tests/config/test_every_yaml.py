@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from typing import get_args
 
@@ -13,7 +14,7 @@ from supertrainer.config.command import Command
 from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import config_directory, describe, read_groups
 from supertrainer.config.spine import COMPONENTS, Config
-from supertrainer.config.targets import load_target
+from supertrainer.config.targets import load_target, schema_class
 from supertrainer.config.tasks import EncoderTask, Task
 from supertrainer.config.validate import validate
 from supertrainer.metrics.schema import METRIC_OPTIONS
@@ -102,7 +103,13 @@ def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
         for key, value in OmegaConf.to_container(tree).items()
         if value == "???"
     ]
-    assert config_of("+experiment=train_bert", f"{group}={option}", *given) is not None
+    experiment = f"train_{option.split('/')[0]}"
+    if experiment in GROUPS.experiments:
+        assert config_of(f"+experiment={experiment}", f"{group}={option}", *given) is not None
+        return
+    node = {**OmegaConf.to_container(tree), **dict(word.partition(".")[2].split("=", 1) for word in given)}
+    schema = schema_class(node["_target_"], path=group, allowed=())
+    assert schema.model_validate_json(json.dumps(node)) is not None
 
 
 @pytest.mark.parametrize(

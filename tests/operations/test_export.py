@@ -34,6 +34,7 @@ def record(run: Path) -> dict:
     return json.loads((run / "export.json").read_text())
 
 
+@pytest.mark.slow  # a training and two exports
 def test_a_run_is_exported_after_its_training_and_again_on_the_other_base(zygote: Zygote, with_base: Path) -> None:
     assert zygote.run([*QUICK, "then=[export]"], directory=with_base) == 0, (with_base / "output.txt").read_text()
     run = with_base / "runs" / "a"
