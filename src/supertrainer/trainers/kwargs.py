@@ -9,6 +9,7 @@ _HUB = "a trained model is published by an export, not while it trains."
 _OPERATION = "the word `operation` says what is done: train, infer, benchmark, check or verify."
 _BATCHING = "trainer.batching=length or random."
 _TRACKER = "tracker=tensorboard or none."
+_NOT_TRAINED = "init_lora_weights=pissa or olora, use_dora=true or use_rslora=true."
 _BEST = "trainer.select=best takes the weights with the best metric.main."
 
 REFUSED_TRAINING_KWARGS: Mapping[str, str] = {
@@ -103,7 +104,20 @@ REFUSED_PEFT_KWARGS: Mapping[str, str] = {
     "base_model_name_or_path": "model.source.",
     "revision": "model.revision.",
     "inference_mode": "nothing: an adapter is trained here.",
-    "peft_type": "nothing: LoRA; use_dora and use_rslora choose its kin.",
+    "peft_type": "nothing: LoRA; use_dora, use_rslora and init_lora_weights choose its kin.",
+    "eva_config": _NOT_TRAINED,
+    "corda_config": _NOT_TRAINED,
+    "lora_ga_config": _NOT_TRAINED,
+    "loftq_config": _NOT_TRAINED,
+    "kasa_config": _NOT_TRAINED,
+    "velora_config": _NOT_TRAINED,
+    "monteclora_config": _NOT_TRAINED,
+    "arrow_config": _NOT_TRAINED,
+    "use_bdlora": _NOT_TRAINED,
+    "use_qalora": _NOT_TRAINED,
+    "alora_invocation_tokens": "nothing: an adapter that is on for a part of a text can't be merged or exported.",
+    "layer_replication": "nothing: build another architecture with model.config.",
+    "megatron_config": "nothing: models are those of transformers.",
     "auto_mapping": "nothing: it is filled in when the adapter is saved.",
     "peft_version": "nothing: it is filled in when the adapter is saved.",
 }

@@ -12,6 +12,7 @@ from supertrainer.config.strict import FrozenMapping, NotIdentity, TargetModel
 from supertrainer.config.tasks import NAMED_TASKS, task_of
 from supertrainer.core.errors import ConfigError, Problem
 from supertrainer.core.placement import placement
+from supertrainer.models.methods import method_name, method_problems
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.trainers.kwargs import (
     CADENCE_KWARGS,
@@ -91,6 +92,8 @@ class TrainerConfig(TargetModel):
         if config.operation not in ("train", "check", "verify"):
             return
         yield from range_problems(self.training_kwargs, path="trainer.training_kwargs")
+        if self.peft_kwargs is not None:
+            yield from method_problems(self.peft_kwargs, bitsandbytes_kwargs=self.bitsandbytes_kwargs)
         if config.operation != "verify":  # which computes in float32 whatever is asked for
             yield from precision_problems(self.training_kwargs, has_gpu=placement().has_gpu)
         try:
@@ -140,10 +143,7 @@ class TrainerConfig(TargetModel):
     @property
     def method(self) -> str:
         """How the model is fine-tuned, in a word."""
-        if self.peft_kwargs is None:
-            return "full"
-        name = "dora" if self.peft_kwargs.get("use_dora") else "lora"
-        return f"q{name}" if self.bitsandbytes_kwargs is not None else name
+        return method_name(self.peft_kwargs, quantized=self.bitsandbytes_kwargs is not None)
 
     @model_validator(mode="after")
     def _best_needs_evaluation(self) -> TrainerConfig:
