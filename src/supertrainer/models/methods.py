@@ -59,7 +59,7 @@ def method_problems(
     if eight_bits and peft_kwargs.get("use_dora"):
         yield Problem(
             "trainer.peft_kwargs.use_dora=true with trainer.bitsandbytes_kwargs.load_in_8bit=true.",
-            why="DoRA divides by the norm of each row of the weights, and LLM.int8() rounds its inputs on the way.",
+            why="DoRA begins with the lengths of the weights' rows, and PEFT can't read them out of 8 bits.",
             fix="trainer/common/bitsandbytes_kwargs@trainer.bitsandbytes_kwargs=nf4, or use_dora=false.",
         )
     if init == "orthogonal" and bitsandbytes_kwargs is not None:
