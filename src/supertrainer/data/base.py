@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings
+from supertrainer.data.preview import RowView, TextView, row_views
 from supertrainer.data.report import LoadReport, Splits
 from supertrainer.data.rows import Column, Rows, select
 from supertrainer.data.schema import SPLITS, DatasetConfig
@@ -63,6 +64,24 @@ class TaskDataset(ABC, Generic[ConfigT]):
     def to_rows(self, raw: RawRows, *, where: str, findings: Findings) -> Rows:
         """What a file holds as rows of the declared columns; `where` names the file in findings."""
         return select(raw, self.columns(), where=where, findings=findings)
+
+    def views(self, split: str, count: int, tokenizer: PreTrainedTokenizerBase) -> Sequence[RowView | TextView]:
+        """The first rows of a split as the model sees them, as one batch."""
+        rows, source = self.model_rows(split, tokenizer), self.load()[split]
+        numbers = list(range(min(count, len(rows))))
+        return row_views(
+            rows,
+            numbers,
+            tokenizer=tokenizer,
+            label_names=self.label_names,
+            places=self._places(self.encode(source, tokenizer), source, numbers),
+        )
+
+    def _places(self, encoded: datasets.Dataset, source: datasets.Dataset, numbers: Sequence[int]) -> list[str]:
+        """Where encoded rows come from: a row may be a window of a text, or rows may have been left out."""
+        of = next((name for name in ("document", "row") if name in encoded.column_names), None)
+        origins = numbers if of is None else [encoded[of][number] for number in numbers]
+        return [source["source_row"][origin] for origin in origins]
 
     def check(self, splits: Mapping[str, Rows], checks: RowChecks) -> dict[str, Rows]:
         """Checks what only this task knows of; gives back the rows that are left."""

@@ -17,6 +17,7 @@ from supertrainer.data.chat.preparing import EncodingJob
 from supertrainer.data.chat.template import apply_template_choice
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings, Kind
+from supertrainer.data.preview import TextView, text_views
 from supertrainer.data.rows import Column, Rows
 from supertrainer.data.schema import LlmDatasetConfig, Policy
 from supertrainer.data.tables import RawRows
@@ -123,6 +124,13 @@ class LlmDataset(TaskDataset[LlmDatasetConfig]):
                 problems += error.problems
         raise_all(DataError, problems)
         return EncodedRows(self.encode(self.load()[split], tokenizer))
+
+    def views(self, split: str, count: int, tokenizer: PreTrainedTokenizerBase) -> list[TextView]:
+        """The first rows of a split as text, with what is learnt of it."""
+        rows, source = self.model_rows(split, tokenizer), self.load()[split]
+        numbers = list(range(min(count, len(rows))))
+        places = self._places(self.encode(source, tokenizer), source, numbers)
+        return text_views(rows, numbers, tokenizer=tokenizer, places=places)
 
     def encode(self, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase) -> datasets.Dataset:
         """Encodes rows of `load`; the same rows and tokenizer again give the same object.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from supertrainer.core.errors import Problem, SupertrainerError
-from supertrainer.data.preview import RowView
+from supertrainer.data.preview import RowView, TextView
 from supertrainer.trainers.memory import MemoryEstimate
 
 T = TypeVar("T")
@@ -30,7 +30,7 @@ class CheckResult:
 
     facts: dict[str, str] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
-    views: dict[str, list[RowView]] = field(default_factory=dict)
+    views: dict[str, Sequence[RowView | TextView]] = field(default_factory=dict)
     estimate: MemoryEstimate | None = None
     problems: list[Problem] = field(default_factory=list)
     commits: dict[str, str] = field(default_factory=dict)

@@ -11,7 +11,7 @@ import numpy as np
 from supertrainer.config.spine import Config
 from supertrainer.core.placement import placement
 from supertrainer.data.batching import BatchPlan, deal, padding_share
-from supertrainer.data.preview import LengthStats, bars, length_stats, row_views
+from supertrainer.data.preview import LengthStats, bars, length_stats
 from supertrainer.operations.check_result import CheckResult
 from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.steps import accumulation_steps, planned_steps, steps_per_epoch
@@ -122,11 +122,4 @@ def _views(dataset: Any, tokenizer: Any, stats: Mapping[str, LengthStats], resul
     """The first rows of the train split, as one batch."""
     if stats["train"].of > MOST_ROWS:
         return
-    rows, source = dataset.model_rows("train", tokenizer), dataset.load()["train"]
-    numbers = list(range(min(SHOWN_ROWS, len(rows))))
-    encoded = dataset.encode(source, tokenizer)
-    texts = encoded["document"][: len(numbers)] if "document" in encoded.column_names else numbers
-    places = [source["source_row"][text] for text in texts]
-    result.views["train"] = row_views(
-        rows, numbers, tokenizer=tokenizer, label_names=dataset.label_names, places=places
-    )
+    result.views["train"] = dataset.views("train", SHOWN_ROWS, tokenizer)

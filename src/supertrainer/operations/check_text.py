@@ -6,12 +6,13 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import TextIO
 
-from supertrainer.benchmark.display import column_widths, columns, one_line, pad
-from supertrainer.data.preview import RowView
+from supertrainer.benchmark.display import JOINERS, column_widths, columns, one_line, pad
+from supertrainer.data.preview import RowView, TextView
 from supertrainer.operations.check_result import CheckResult, Table
 
 WIDTH = 100
 MOST_TOKENS = 80  # of a row
+MOST_CHARACTERS = 1_000
 _BOLD, _DIM, _MARK, _END = "\x1b[1m", "\x1b[2m", "\x1b[1;30;42m", "\x1b[0m"
 _NOTHING = "·"  # below a token that carries no loss
 
@@ -27,7 +28,7 @@ def print_result(result: CheckResult, *, stream: TextIO) -> None:
         lines += [
             "",
             _style(title, _BOLD, colour),
-            *(line for view in views for line in row_lines(view, colour=colour)),
+            *(line for view in views for line in view_lines(view, colour=colour)),
         ]
     encoding = stream.encoding or "utf-8"
     text = "".join(f"{line.rstrip()}\n" for line in [*lines, ""])
@@ -38,6 +39,33 @@ def print_result(result: CheckResult, *, stream: TextIO) -> None:
 def shows_colour(stream: TextIO) -> bool:
     """Whether to colour: on a terminal, unless NO_COLOR is set (no-color.org) or the terminal has none."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def view_lines(view: RowView | TextView, *, colour: bool) -> Iterator[str]:
+    """A row, as tokens or as text."""
+    yield from text_lines(view, colour=colour) if isinstance(view, TextView) else row_lines(view, colour=colour)
+
+
+def text_lines(view: TextView, *, colour: bool) -> Iterator[str]:
+    """A row as text: what is learnt is marked, with colours or by ⟦ ⟧."""
+    yield f"  {view.place}: {view.tokens:,} tokens, {view.learnt:,} are learnt ({view.learnt / view.tokens:.0%})"
+    left = MOST_CHARACTERS
+    line = ""
+    for piece in view.pieces:
+        parts = piece.text[:left].split("\n")
+        left -= len(piece.text)
+        for number, part in enumerate(parts):
+            if number:
+                yield f"    {line}"
+                line = ""
+            shown = "".join(char if char.isprintable() or char in JOINERS else " " for char in part)
+            if piece.learnt and part:
+                line += _style(shown, _MARK, colour) if colour else f"⟦{shown}⟧"
+            else:
+                line += shown
+        if left <= 0:
+            break
+    yield f"    {line}{' …' if left < 0 else ''}"
 
 
 def row_lines(view: RowView, *, colour: bool) -> Iterator[str]:

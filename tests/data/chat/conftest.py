@@ -1,4 +1,4 @@
-"""Tokenizers with a token for every character, templates written by hand, and datasets of rows given as Python values."""
+"""Tokenizers with a token for every byte, and datasets of rows given as Python values."""
 
 from __future__ import annotations
 

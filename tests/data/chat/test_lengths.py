@@ -77,8 +77,8 @@ def test_too_long_rows_are_an_error_that_names_the_longest_first(dataset: Any, m
     ("policy", "expected", "note"),
     [
         ("drop", ["<s>xyz</s>"], "1 of 2 rows are longer than 7 tokens and were left out"),
-        ("left", ["<s>fghij</s>", "<s>xyz</s>"], "cut on the left; 5 tokens of 1 answers were lost"),
-        ("right", ["<s>abcdef", "<s>xyz</s>"], "cut on the right; 5 tokens of 1 answers were lost"),
+        ("left", ["<s>fghij</s>", "<s>xyz</s>"], "cut on the left; 5 tokens of the answers of 1 rows were lost"),
+        ("right", ["<s>abcdef", "<s>xyz</s>"], "cut on the right; 5 tokens of the answers of 1 rows were lost"),
         ("split", ["<s>abcdef", "<s>ghij</s>", "<s>xyz</s>"], "became 2 rows"),
     ],
 )
@@ -127,3 +127,8 @@ def test_a_text_that_fits_no_policy_leaves_no_rows(dataset: Any, make_tokenizer:
     data = dataset([{"text": ABC}], max_length=5, on_too_long="drop")
     with pytest.raises(DataError, match=r"train has no rows left\.[\s\S]*were left out"):
         data.model_rows("train", make_tokenizer(None))
+
+
+def test_a_token_that_begins_every_turn_is_not_kept_before_a_cut(dataset: Any, make_tokenizer: Any) -> None:
+    data = dataset([{"messages": talk("a" * 30, "bcdefgh")}], max_length=6, on_too_long="left")
+    assert texts(data, make_tokenizer(bos="<|im_start|>")) == ["efgh<|im_end|>\n"]

@@ -43,14 +43,14 @@ def fit_lengths(
         if len(ids) <= max_length:
             kept.add(ids, labels, number, truncated=truncated)
         elif policy == "split":
-            for part in _parts(len(ids), max_length, has_begin=bool(ids[0] == begin)):
+            for part in _parts(len(ids), max_length, has_begin=_begins(ids, begin)):
                 if _learns(labels[part]):
                     kept.add(ids[part], labels[part], number)
                     pieces += 1
                 else:
                     empty += 1
         elif policy != "drop":
-            part = _side(len(ids), max_length, left=policy == "left", has_begin=bool(ids[0] == begin))
+            part = _side(len(ids), max_length, left=policy == "left", has_begin=_begins(ids, begin))
             lost = np.count_nonzero(labels != IGNORED) - np.count_nonzero(labels[part] != IGNORED)
             cut, touched = cut + int(lost), touched + bool(lost)
             kept.add(ids[part], labels[part], number, truncated=True)
@@ -60,7 +60,7 @@ def fit_lengths(
     if policy == "split":
         gone = f", {empty:,} more had nothing to learn" if empty else ""
         return kept, [f"{note} and became {pieces:,} rows{gone} (on_too_long=split)."]
-    return kept, [f"{note} and were cut on the {policy}; {cut:,} tokens of {touched:,} answers were lost."]
+    return kept, [f"{note} and were cut on the {policy}; {cut:,} tokens of the answers of {touched:,} rows were lost."]
 
 
 def _refuse(rows: TokenRows, long: list[int], *, max_length: int, place: Callable[[int], str], where: str) -> None:
@@ -90,6 +90,11 @@ def _parts(length: int, most: int, *, has_begin: bool) -> list[np.ndarray]:
 
 def _with_begin(indices: np.ndarray, has_begin: bool) -> np.ndarray:
     return np.concatenate([[0], indices]) if has_begin else indices
+
+
+def _begins(ids: np.ndarray, begin: int | None) -> bool:
+    """Whether a text begins with the token that is for that alone: some models begin every turn with it."""
+    return bool(ids[0] == begin) and not bool(np.any(ids[1:] == begin))
 
 
 def _learns(labels: np.ndarray) -> bool:
