@@ -61,6 +61,12 @@ def test_the_wheel_carries_every_config_beside_the_modules(wheel: Path) -> None:
     assert Path("config.yaml") in shipped
 
 
+def test_the_wheel_carries_the_chat_templates(wheel: Path) -> None:
+    shipped = {path.name for path in (wheel / "supertrainer/data/chat/templates").iterdir()}
+    assert shipped == {path.name for path in (ROOT / "src/supertrainer/data/chat/templates").glob("*.jinja")}
+    assert "chatml.jinja" in shipped
+
+
 def test_the_wheel_holds_two_packages_and_nothing_else(wheel: Path) -> None:
     assert {path.name for path in wheel.iterdir() if path.suffix != ".dist-info"} == {"supertrainer", "hydra_plugins"}
     assert (wheel / "supertrainer/main.py").is_file()
