@@ -25,6 +25,7 @@ def make_tokenizer() -> Callable[..., Any]:
         *,
         merges: Sequence[tuple[str, str]] = (),
         adds_begin: bool = False,
+        trims: bool = False,
         eos: str = "<|im_end|>",
         pad: str = "<pad>",
         bos: str | None = "<s>",
@@ -42,6 +43,8 @@ def make_tokenizer() -> Callable[..., Any]:
         backend.add_special_tokens([AddedToken(token, special=True, normalized=False) for token in SPECIAL])
         if adds_begin:
             backend.post_processor = processors.TemplateProcessing(single="<s> $A", special_tokens=[("<s>", 1)])
+        elif trims:  # offsets leave out the white space that a token begins with
+            backend.post_processor = processors.ByteLevel(trim_offsets=True)
         names = {"eos_token": eos, "pad_token": pad, "bos_token": bos}
         tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, model_max_length=limit, **names)
         tokenizer.chat_template = template

@@ -149,15 +149,13 @@ def test_nested_columns_of_parquet_gain_no_nulls(tmp_path: Path) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    call = {"type": "function", "function": {"name": "f", "arguments": {"x": 1}}}
-    rows = [
-        {"messages": ASKED},
-        {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b", "tool_calls": [call]}]},
-    ]
+    calls = [{"type": "function", "function": {"name": "f", "arguments": given}} for given in ({"x": 1}, {"y": 2})]
+    asked = {"role": "user", "content": "a"}
+    answers = [{"role": "assistant", "content": "b", "tool_calls": [call]} for call in calls]
+    rows = [{"messages": ASKED}, *({"messages": [asked, answer]} for answer in answers)]
     pq.write_table(pa.Table.from_pylist(rows), tmp_path / "train.parquet")
     data = of_file(tmp_path / "train.parquet")
-    assert messages(data) == ASKED
-    assert messages(data, 1)[1] == {"role": "assistant", "content": "b", "tool_calls": [call]}
+    assert [messages(data, number)[1] for number in range(3)] == [ASKED[1], *answers]
 
 
 @pytest.mark.parametrize("name", ["train.json", "train.csv", "saved"])

@@ -74,9 +74,16 @@ def test_an_answer_that_is_marked_as_not_to_be_learnt_is_left_out(
 
 
 def test_thoughts_that_a_template_leaves_out_of_earlier_turns(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
-    messages = talk("Hi", "<think>greet</think>\nHello", "Bye", "<think>part</think>\nSo long")
+    messages = talk("Hi", "<think>greet</think>\nHello \n", "Bye", "<think>part</think>\nSo long")
     found = learnt(dataset([{"messages": messages}]), make_tokenizer(THOUGHTLESS))
-    assert found == [["Hello<|im_end|>", "<think>part</think>\nSo long<|im_end|>"]]
+    assert found == [["Hello \n<|im_end|>", "<think>part</think>\nSo long<|im_end|>"]]
+
+
+def test_a_template_that_looks_into_the_texts(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
+    """What is written beside a text depends on it, so frames around texts tell nothing."""
+    template = CHATML.replace("{{ m.content }}", "{{ m.content }}({{ m.content | length }})")
+    data = dataset([{"messages": talk("Hi", "Hello", "Bye", "So long")}])
+    assert learnt(data, make_tokenizer(template)) == [["Hello(5)<|im_end|>", "So long(7)<|im_end|>"]]
 
 
 def test_an_earlier_conversation_does_not_change_what_is_found_in_a_later_one(
@@ -92,6 +99,21 @@ def test_an_earlier_conversation_does_not_change_what_is_found_in_a_later_one(
     alone = [learnt(dataset([row]), make_tokenizer(THOUGHTLESS))[0] for row in rows]
     assert together == alone
     assert together[1:] == [[" Hello \n<|im_end|>"], ["odd<|im_end|>"], ["a<|im_end|>", "a<|im_end|>"]]
+
+
+COUNTING = "{{ messages | length }} turns\n" + CHATML  # no beginning of a conversation begins its text
+
+
+def test_a_template_that_counts_turns(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
+    data = dataset([{"messages": talk("Hi", "Hello", "Bye", "So long")}])
+    assert learnt(data, make_tokenizer(COUNTING)) == [["Hello<|im_end|>", "So long<|im_end|>"]]
+
+
+def test_a_template_that_counts_turns_and_looks_into_the_texts_is_refused(dataset: Any, make_tokenizer: Any) -> None:
+    template = COUNTING.replace("{{ m.content }}", "({{ m.content | length }}){{ m.content }}")
+    data = dataset([{"messages": talk("Hi", "Hello")}])
+    with pytest.raises(DataError, match=r"messages\[1\], an answer, can't be found[\s\S]*\(5\)Hello"):
+        data.model_rows("train", make_tokenizer(template))
 
 
 def test_a_template_that_trims_and_has_no_generation_prompt(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
@@ -171,21 +193,25 @@ def test_the_end_of_a_turn_is_learnt_where_it_also_pads(dataset: Any, make_token
     assert short[-5:].tolist() == [-100] * 5
 
 
-def test_a_token_that_begins_in_the_prompt_is_not_learnt(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
+@pytest.mark.parametrize("trims", [False, True])
+def test_a_token_that_begins_in_the_prompt_is_not_learnt(
+    trims: bool, dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
     template = (
         "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
         "{% if add_generation_prompt %}assistant: {% endif %}"
     )
     data = dataset([{"messages": talk("a", "bcd")}])
-    assert learnt(data, make_tokenizer(template, merges=[("Ġ", "b")])) == [["cd\n"]]
+    assert learnt(data, make_tokenizer(template, merges=[("Ġ", "b")], trims=trims)) == [["cd\n"]]
     assert "1 answers begin inside a token of the prompt" in data.load().report.notes[-1]
-    assert learnt(dataset([{"messages": talk("a", "bcd")}]), make_tokenizer(template)) == [["bcd\n"]]
+    assert learnt(dataset([{"messages": talk("a", "bcd")}]), make_tokenizer(template, trims=trims)) == [["bcd\n"]]
 
 
+@pytest.mark.parametrize("trims", [False, True])
 def test_white_space_that_an_answer_begins_with_is_learnt_in_one_token(
-    dataset: Any, make_tokenizer: Any, learnt: Any
+    trims: bool, dataset: Any, make_tokenizer: Any, learnt: Any
 ) -> None:
-    tokenizer = make_tokenizer(INSTRUCT, eos="</s>", merges=[("Ġ", "b")])
+    tokenizer = make_tokenizer(INSTRUCT, eos="</s>", merges=[("Ġ", "b")], trims=trims)
     assert learnt(dataset([{"messages": talk("a", "bcd")}]), tokenizer) == [[" bcd</s>"]]
 
 
