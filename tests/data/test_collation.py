@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import datasets
+import numpy as np
 import torch
 
 from supertrainer.data.batching import GHOST
@@ -85,3 +86,17 @@ def test_a_loader_of_torch_takes_sampler_rows_and_collation_as_they_are() -> Non
     assert len(loader) == len(labels) == 4
     assert labels[3] == [-100]
     assert sorted(label for batch in labels[:3] for label in batch) == [0, 1, 2]
+
+
+def test_padding_of_a_pack_is_a_text_of_its_own() -> None:
+    """Positions start anew in it, and there is no mask, with which a model wouldn't look at them."""
+    packs = [
+        {"input_ids": np.array([5, 6, 7]), "position_ids": np.array([0, 1, 0]), "labels": np.array([-100, 6, -100])},
+        {"input_ids": np.array([8]), "position_ids": np.array([0]), "labels": np.array([-100])},
+    ]
+    batch = collate(packs, pad_token_id=9, pad_to_multiple_of=4)
+    assert {name: values.tolist() for name, values in batch.items()} == {
+        "input_ids": [[5, 6, 7, 9], [8, 9, 9, 9]],
+        "position_ids": [[0, 1, 0, 0], [0, 0, 1, 2]],
+        "labels": [[-100, 6, -100, -100], [-100, -100, -100, -100]],
+    }

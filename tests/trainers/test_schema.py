@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from supertrainer.config.strict import TargetModel
+from supertrainer.config.strict import NotIdentity, TargetModel
 from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.trainers.kwargs import REFUSED_PEFT_KWARGS, REFUSED_TRAINING_KWARGS
-from supertrainer.trainers.schema import BertTrainerConfig
+from supertrainer.trainers.schema import BertTrainerConfig, LlmTrainerConfig
 from supertrainer.trainers.steps import (
     accumulation_steps,
     planned_steps,
@@ -190,3 +191,31 @@ def test_the_schema_is_light() -> None:
 
 def test_every_component_of_ours_is_a_target() -> None:
     assert issubclass(BertTrainerConfig, TargetModel)
+
+
+def llm(**values: Any) -> LlmTrainerConfig:
+    return LlmTrainerConfig(_target_="x", **values)
+
+
+@pytest.mark.parametrize(("packing", "max_length", "refused"), [("packed", None, True), ("packed", 64, False)])
+def test_a_pack_needs_a_length(packing: str, max_length: int | None, refused: bool) -> None:
+    node = SimpleNamespace(max_length=max_length)
+    config = SimpleNamespace(operation="train", dataset=node)
+    problems = [problem.what for problem in llm(packing=packing).rules(config)]
+    assert problems == (["trainer.packing=packed with dataset.max_length=null."] if refused else [])
+
+
+def test_lora_plus_needs_an_adapter() -> None:
+    with pytest.raises(ValueError, match="there are no B matrices"):
+        llm(lora_plus_ratio=16.0)
+    assert llm(lora_plus_ratio=16.0, peft_kwargs={"r": 8}).lora_plus_ratio == 16.0
+
+
+def test_packing_is_part_of_what_a_run_is() -> None:
+    marked = [
+        name
+        for name, field in LlmTrainerConfig.model_fields.items()
+        if any(isinstance(marker, NotIdentity) for marker in field.metadata)
+    ]
+    assert "packing" not in marked
+    assert "keep_last" in marked

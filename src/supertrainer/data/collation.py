@@ -108,20 +108,24 @@ def collate(
     """Pads rows on the right to the longest of them.
 
     Args:
-        features: rows of `EncodedRows`.
-        pad_token_id: fills `input_ids`; the attention mask hides it, so that its value doesn't matter.
+        features: rows of `EncodedRows`, or packs of several texts, which have `position_ids`.
+        pad_token_id: fills `input_ids`; its value doesn't matter, since nothing that counts sees it.
         pad_to_multiple_of: rounds the width up, for kernels that want whole tiles.
 
     Returns:
         int64 tensors: `input_ids`, `attention_mask` (1 for a token, 0 for padding) and `token_type_ids` where rows have
         them, (B, T); `labels` (B,), or (B, T) padded with -100 where every token has one; fp32 `labels` (B,), or (B, C)
-        where every class has one.
+        where every class has one. Packs have `position_ids` in place of a mask, in which padding is a text of its own:
+        a model that is given a mask looks at nothing else to tell texts apart.
     """
     lengths = np.array([len(feature["input_ids"]) for feature in features])
     width = int(lengths.max())
     if pad_to_multiple_of is not None:
         width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
-    batch = {"attention_mask": torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))}
+    if "position_ids" in features[0]:
+        batch = {"position_ids": _positions([feature["position_ids"] for feature in features], width=width)}
+    else:
+        batch = {"attention_mask": torch.from_numpy((np.arange(width) < lengths[:, None]).astype(np.int64))}
     for name, fill in (("input_ids", pad_token_id), ("token_type_ids", 0), ("labels", IGNORED)):
         if name in features[0]:
             batch[name] = _tensor([feature[name] for feature in features], width=width, fill=fill)
@@ -135,6 +139,10 @@ def _tensor(values: Sequence[Any], *, width: int, fill: int) -> torch.Tensor:
     if first.dtype.kind == "f":
         return torch.from_numpy(np.stack(values).astype(np.float32))
     return _padded(values, width=width, fill=fill)
+
+
+def _positions(rows: Sequence[np.ndarray], *, width: int) -> torch.Tensor:
+    return torch.from_numpy(np.stack([np.concatenate([row, np.arange(width - len(row))]) for row in rows]))
 
 
 def _padded(rows: Sequence[np.ndarray], *, width: int, fill: int) -> torch.Tensor:

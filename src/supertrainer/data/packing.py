@@ -16,7 +16,7 @@ import torch
 
 from supertrainer.core.errors import DataError
 from supertrainer.data.batching import GHOST
-from supertrainer.data.collation import IGNORED, EncodedRows
+from supertrainer.data.collation import IGNORED, EncodedRows, collate
 
 
 @dataclass(frozen=True)
@@ -148,20 +148,11 @@ class PackedRows:
 
         Returns:
             int64 tensors `input_ids`, `position_ids` and `labels`: (B, T), padded on the right, or (1, T) where packs
-            lie in one row. No attention mask: with one, a model would look at nothing else.
+            lie in one row.
         """
-        width = max(len(feature["input_ids"]) for feature in features)
-        batch = {}
-        for name in ("input_ids", "position_ids", "labels"):
-            values = [feature[name] for feature in features]
-            if self._flat:
-                batch[name] = torch.from_numpy(np.concatenate(values).astype(np.int64))[None]
-                continue
-            padding = {
-                "input_ids": np.full(width, pad_token_id),
-                "position_ids": np.arange(width),
-                "labels": np.full(width, IGNORED),
-            }[name]
-            rows = [np.concatenate([value, padding[: width - len(value)]]) for value in values]
-            batch[name] = torch.from_numpy(np.stack(rows).astype(np.int64))
-        return batch
+        if not self._flat:
+            return collate(features, pad_token_id=pad_token_id)
+        return {
+            name: torch.from_numpy(np.concatenate([feature[name] for feature in features]).astype(np.int64))[None]
+            for name in ("input_ids", "position_ids", "labels")
+        }

@@ -73,7 +73,7 @@ class LlmTrainer(TaskTrainer):
         found = next_token_logits(
             module,
             rows,
-            tap=self._tap,
+            tap=self._tap_of(module),
             pad_token_id=self.tokenizer.pad_token_id,
             batch_size=batch_size,
             rank=distributed.rank(),
@@ -92,6 +92,11 @@ class LlmTrainer(TaskTrainer):
     def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
         if self.config.lora_plus_ratio is not None:
             faster_b(optimizer, module, ratio=self.config.lora_plus_ratio)
+
+    def _tap_of(self, module: Any) -> OutputTap | None:
+        """The tap of a module that this trainer has built, now or before."""
+        known = self._tap is not None and self._tap.head is module.get_output_embeddings()
+        return self._tap if known else tap_output(module)
 
     @functools.cached_property
     def _packed_rows(self) -> PackedRows:
