@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForSequenceClassification
+from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSequenceClassification
 
 from supertrainer.core.placement import Placement
 from supertrainer.trainers.memory import estimate_memory
-from supertrainer.trainers.schema import BertTrainerConfig
+from supertrainer.trainers.schema import BertTrainerConfig, LlmTrainerConfig
 from supertrainer.trainers.tracing import trace_training
 from tiny_models import tiny_config
 
@@ -114,3 +114,22 @@ def test_sixteen_bits_halve_the_weights_of_a_gpu() -> None:
     settings = trainer(model_kwargs={"dtype": "bfloat16"})
     half, whole = (estimate_memory(skeleton(), t, length=16, there=GPU).parts["weights"] for t in (settings, trainer()))
     assert half < 0.6 * whole
+
+
+def decoder(**overrides: Any) -> Any:
+    settings = {"vocab_size": 50_000, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2}
+    with torch.device("meta"):
+        config = AutoConfig.for_model("llama", **settings, num_key_value_heads=1, intermediate_size=48, **overrides)
+        return AutoModelForCausalLM.from_config(config)
+
+
+@pytest.mark.parametrize("there", [CPU, GPU])
+def test_the_logits_of_a_language_models_batch_are_in_no_estimate(there: Placement) -> None:
+    """4 × 4096 tokens of 50,000 logits would be 3 GiB, and their loss as much again."""
+    config = LlmTrainerConfig(
+        _target_="x", global_batch_size=4, training_kwargs={"per_device_train_batch_size": 4, "eval_strategy": "epoch"}
+    )
+    parts = estimate_memory(decoder(), config, length=4096, there=there).parts
+    # Gradients of the hidden states and of the output, the labels, and the loss.
+    assert parts["logits"] == 4 * 4096 * 32 * 4 + 50_000 * 32 * 4 + 4 * 4096 * 8 + 4
+    assert sum(parts.values()) < 2 * 2**30

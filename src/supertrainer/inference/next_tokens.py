@@ -30,9 +30,15 @@ def labelled(states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     return states[:, :-1][predicted], labels[:, 1:][predicted]
 
 
-def chunks(states: Tensor, *, vocabulary: int) -> Iterator[slice]:
-    """Cuts states (N, H) so that the logits of a piece are few."""
-    size = max((CHUNK_LOGITS_GPU if states.is_cuda else CHUNK_LOGITS) // vocabulary, 1)
+def chunks(states: Tensor, *, vocabulary: int, on_gpu: bool | None = None) -> Iterator[slice]:
+    """Cuts states (N, H) so that the logits of a piece are few.
+
+    Args:
+        vocabulary: logits of a token.
+        on_gpu: whether pieces are a GPU's; None: by where the states are.
+    """
+    at_once = CHUNK_LOGITS_GPU if (states.is_cuda if on_gpu is None else on_gpu) else CHUNK_LOGITS
+    size = max(at_once // vocabulary, 1)
     return (slice(start, start + size) for start in range(0, len(states), size))
 
 

@@ -49,7 +49,7 @@ class OutputTap:
         self._after = after
         self._opened = 0
         self._hidden: Tensor | None = None
-        self._autocast: tuple[bool, torch.dtype] = (False, torch.float32)
+        self._autocast: torch.dtype | None = None  # the format of the last forward pass, which chunks have too
         head.register_forward_pre_hook(self._keep)
 
     @contextlib.contextmanager
@@ -70,9 +70,10 @@ class OutputTap:
     def logits(self, hidden: Tensor) -> Tensor:
         """The model's logits of some hidden states, (N, H) -> (N, V), in float32."""
         opened, self._opened = self._opened, 0
-        enabled, dtype = self._autocast
+        dtype = self._autocast
+        same = contextlib.nullcontext() if dtype is None else torch.autocast(hidden.device.type, dtype=dtype)
         try:
-            with torch.autocast(hidden.device.type, dtype=dtype, enabled=enabled):
+            with same:
                 logits: Tensor = self.head(hidden)
         finally:
             self._opened = opened
@@ -83,8 +84,8 @@ class OutputTap:
             return None
         self._hidden = inputs[0]
         device = inputs[0].device.type
-        enabled = torch.is_autocast_enabled(device)
-        self._autocast = (enabled, torch.get_autocast_dtype(device) if enabled else torch.float32)
+        enabled = torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device)
+        self._autocast = torch.get_autocast_dtype(device) if enabled else None
         return (inputs[0][..., :0, :], *inputs[1:])
 
 

@@ -8,7 +8,7 @@ Source: Wijmans et al. 2024, "Cut Your Losses in Large-Vocabulary Language Model
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
@@ -40,7 +40,9 @@ def next_token_count(labels: Tensor) -> Tensor:
     return (labels[:, 1:] != IGNORED).sum().double()
 
 
-def summed_next_token_loss(hidden: Tensor, targets: Tensor, *, tap: OutputTap, label_smoothing: float = 0.0) -> Tensor:
+def summed_next_token_loss(
+    hidden: Tensor, targets: Tensor, *, tap: OutputTap, label_smoothing: float = 0.0, on_gpu: bool | None = None
+) -> Tensor:
     """The sum of cross-entropy over tokens, differentiable by the hidden states and by what is trained of the output.
 
     Args:
@@ -48,6 +50,7 @@ def summed_next_token_loss(hidden: Tensor, targets: Tensor, *, tap: OutputTap, l
         targets: (N,), without -100.
         tap: makes logits of hidden states.
         label_smoothing: share of the target that is spread over the vocabulary.
+        on_gpu: whether chunks are as large as a GPU's; None: by where the hidden states are.
 
     Returns:
         A scalar in float32; 0 with a gradient of zeros where there is no token.
@@ -57,7 +60,8 @@ def summed_next_token_loss(hidden: Tensor, targets: Tensor, *, tap: OutputTap, l
     def summed(piece: Tensor, tokens: Tensor) -> Tensor:
         return F.cross_entropy(tap.logits(piece), tokens, reduction="sum", label_smoothing=label_smoothing)
 
-    total: Tensor = _ChunkedSum.apply(summed, hidden, targets, tap.vocabulary, *trained)  # type: ignore[no-untyped-call]
+    pieces = chunks(hidden, vocabulary=tap.vocabulary, on_gpu=on_gpu)
+    total: Tensor = _ChunkedSum.apply(summed, hidden, targets, pieces, *trained)  # type: ignore[no-untyped-call]
     return total
 
 
@@ -70,7 +74,7 @@ class _ChunkedSum(torch.autograd.Function):
         summed: Callable[[Tensor, Tensor], Tensor],
         hidden: Tensor,
         targets: Tensor,
-        vocabulary: int,
+        pieces: Iterable[slice],
         *trained: Tensor,
     ) -> Tensor:
         total = torch.zeros((), dtype=torch.float32, device=hidden.device)
@@ -79,7 +83,7 @@ class _ChunkedSum(torch.autograd.Function):
         of_hidden = torch.zeros_like(hidden) if learns else None
         # In float32 whatever the weights are in: a vocabulary's gradient is the sum of many chunks.
         sums = [torch.zeros_like(parameter, dtype=torch.float32) for parameter in wanted]
-        for piece in chunks(hidden, vocabulary=vocabulary):
+        for piece in pieces:
             with torch.enable_grad():
                 part = hidden[piece].detach().requires_grad_(learns)
                 loss = summed(part, targets[piece])

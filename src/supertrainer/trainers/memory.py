@@ -11,7 +11,7 @@ from torch import nn
 
 from supertrainer.core.placement import Placement
 from supertrainer.models.loading import resolve_dtype
-from supertrainer.trainers.schema import TrainerConfig
+from supertrainer.trainers.schema import LlmTrainerConfig, TrainerConfig
 from supertrainer.trainers.steps import accumulation_steps
 from supertrainer.trainers.tracing import trace_evaluation, trace_training
 
@@ -90,7 +90,7 @@ def estimate_memory(module: nn.Module, trainer: TrainerConfig, *, length: int, t
         global_batch_size=trainer.global_batch_size, micro_batch_size=micro, num_processes=there.processes
     )
     half = torch.bfloat16 if kwargs.get("bf16") else torch.float16 if kwargs.get("fp16") else None
-    kernels: dict[str, Any] = {"on_gpu": there.has_gpu, "half": half}
+    kernels: dict[str, Any] = {"on_gpu": there.has_gpu, "half": half, "causal": isinstance(trainer, LlmTrainerConfig)}
     checkpointing = bool(kwargs.get("gradient_checkpointing") or kwargs.get("activation_checkpointing"))
     batch = trace_training(
         module, rows=micro, length=length, accumulates=accumulation > 1, checkpointing=checkpointing, **kernels

@@ -20,7 +20,10 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves, tree_map
 from transformers import PreTrainedModel
 
+from supertrainer.inference.next_tokens import chunks
 from supertrainer.models.loading import quiet_transformers
+from supertrainer.models.output import OutputTap
+from supertrainer.trainers.chunked_loss import summed_next_token_loss
 
 # What autocast computes in 16 bits, and what it widens to 32, of the operations that an encoder has.
 # Source: https://docs.pytorch.org/docs/stable/amp.html, "CUDA Op-Specific Behavior".
@@ -34,7 +37,8 @@ class TracedBatch:
 
     Attributes:
         activations: kept at the end of the forward pass for the backward pass, without the logits.
-        logits: the model's output, and what the loss keeps of it.
+        logits: the model's output, and what the loss keeps of it; of a causal language model, whose logits are made
+            some at a time, only the latter.
         peak: the most at once, with the gradients there are at that moment; weights aren't in it.
     """
 
@@ -52,6 +56,7 @@ def trace_training(
     half: torch.dtype | None,
     accumulates: bool,
     checkpointing: bool,
+    causal: bool = False,
 ) -> TracedBatch:
     """Forward and backward of one micro-batch.
 
@@ -63,8 +68,10 @@ def trace_training(
         half: the 16-bit format that autocast computes in; None: none.
         accumulates: whether gradients of earlier micro-batches are held while this one is computed.
         checkpointing: whether activations inside a layer are computed again in the backward pass.
+        causal: whether the loss is a causal language model's, which is made of hidden states.
     """
     live, was_training = _Live(module), module.training
+    tap = _tap(module) if causal else None
     module.train()
     if checkpointing:
         # The backward pass leaves the modes around it; what it computes again enters its own.
@@ -75,13 +82,16 @@ def trace_training(
     for _ in range(2 if accumulates else 1):
         with live, _Kernels(on_gpu=on_gpu, half=half):
             before = live.now
-            logits = _logits(module, rows=rows, length=length)
-            kept, output = live.now - before, logits.untyped_storage().nbytes()
-            classes = torch.zeros(logits.shape[:-1], dtype=torch.long, device="meta")
-            loss = F.cross_entropy(logits.flatten(0, -2).float(), classes.flatten(), reduction="sum")
+            states = _states(module, tap, rows=rows, length=length)
+            kept, output = live.now - before, 0 if causal else states.untyped_storage().nbytes()
+            classes = torch.zeros(states.shape[:-1], dtype=torch.long, device="meta").flatten()
+            if tap is None:
+                loss = F.cross_entropy(states.flatten(0, -2).float(), classes, reduction="sum")
+            else:
+                loss = summed_next_token_loss(states.flatten(0, -2), classes, tap=tap, on_gpu=on_gpu)
             of_loss = live.now - before - kept
             loss.backward()
-            del logits, loss
+            del states, loss
     if checkpointing:
         _checkpointing(module, "disable")()
     module.train(was_training)
@@ -90,12 +100,18 @@ def trace_training(
     return TracedBatch(activations=max(kept - output, 0), logits=output + of_loss, peak=live.peak)
 
 
-def trace_evaluation(module: nn.Module, *, rows: int, length: int, on_gpu: bool, half: torch.dtype | None) -> int:
+def trace_evaluation(
+    module: nn.Module, *, rows: int, length: int, on_gpu: bool, half: torch.dtype | None, causal: bool = False
+) -> int:
     """The most bytes at once of a forward pass that keeps nothing."""
     live, was_training = _Live(module), module.training
+    tap = _tap(module) if causal else None
     module.eval()
     with live, _Kernels(on_gpu=on_gpu, half=half), torch.no_grad():
-        _logits(module, rows=rows, length=length)
+        states = _states(module, tap, rows=rows, length=length)
+        if tap is not None:
+            states = states.flatten(0, -2)
+            tap.logits(states[next(iter(chunks(states, vocabulary=tap.vocabulary, on_gpu=on_gpu)))])
     module.train(was_training)
     return live.peak
 
@@ -109,10 +125,24 @@ def _checkpointing(module: nn.Module, what: str) -> Callable[..., None]:
     return method
 
 
-def _logits(module: nn.Module, *, rows: int, length: int) -> Tensor:
+def _states(module: nn.Module, tap: OutputTap | None, *, rows: int, length: int) -> Tensor:
+    """The logits of a batch; with a tap, the hidden states that they would be made of."""
     ids = torch.zeros(rows, length, dtype=torch.long, device="meta")
-    logits: Tensor = module(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
-    return logits
+    inputs: dict[str, Any] = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    if tap is None:
+        logits: Tensor = module(**inputs).logits
+        return logits
+    with tap.open():
+        module(**inputs, use_cache=False)
+        hidden = tap.take()
+    assert hidden is not None, "the tap is open"
+    return hidden
+
+
+def _tap(module: Any) -> OutputTap:
+    """A tap of a model whose numbers can't be looked at; what it does to its logits takes no memory worth a name."""
+    vocabulary = module.config.get_text_config().vocab_size
+    return OutputTap(module.get_output_embeddings(), vocabulary=vocabulary, after=lambda logits: logits)
 
 
 class _Live(TorchDispatchMode):
