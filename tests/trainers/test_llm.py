@@ -251,6 +251,7 @@ def test_a_run_learns_evaluates_and_leaves_the_models_own_config(tmp_path: Path)
     assert read_json(tmp_path / "run" / "model" / "config.json")["use_cache"] is True
     checkpoint = next((tmp_path / "run" / "checkpoints").glob("step-*"))
     assert json.loads((checkpoint / "config.json").read_text())["use_cache"] is True
+    assert trainer.module.config.use_cache is True
     reloaded = AutoModelForCausalLM.from_pretrained(tmp_path / "run" / "model")
     ids = torch.arange(10, 20)[None]
     assert torch.equal(reloaded(ids).logits, trainer.module.eval()(ids).logits)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,6 +29,8 @@ from supertrainer.trainers.results import TrainResult
 from supertrainer.trainers.schema import LlmTrainerConfig
 from supertrainer.trainers.session import Session
 
+log = logging.getLogger(__name__)
+
 
 class LlmTrainer(TaskTrainer):
     """Language models that predict the next token of a text or of a conversation's answers.
@@ -50,13 +53,11 @@ class LlmTrainer(TaskTrainer):
 
     @property
     def train_rows(self) -> int:
-        return len(self.rows("train"))  # long texts may be left out or make several rows
+        return len(self._train_rows)
 
     def rows(self, split: str) -> Any:
-        """A split's rows; those of training as they are packed, encoded once."""
-        if split == "train" and self.config.packing != "none":
-            return self._packed_rows
-        return super().rows(split)
+        """A split's rows; those of training, which are counted before they are trained on, made once."""
+        return self._train_rows if split == "train" else super().rows(split)
 
     def build_module(self) -> nn.Module:
         module = super().build_module()
@@ -99,36 +100,41 @@ class LlmTrainer(TaskTrainer):
         return self._tap if known else tap_output(module)
 
     @functools.cached_property
-    def _packed_rows(self) -> PackedRows:
+    def _train_rows(self) -> EncodedRows | PackedRows:
         rows: EncodedRows = super().rows("train")
+        if self.config.packing == "none":
+            return rows
         if self.config.packing == "padding_free":
             return PackedRows(rows, one_row_a_pack(rows.lengths), flat=True)
         capacity = self.max_length()
         assert capacity is not None, "the config's rules ask for it"
+        plan = first_fit_decreasing(rows.lengths, capacity=capacity, seed=self.seed)
+        filled = int(rows.lengths.sum()) / (len(plan) * capacity)
+        log.info("%d texts fill %d packs of %d tokens to %.1f %%", len(rows), len(plan), capacity, 100 * filled)
         # Flash attention finds documents by their positions only where a batch is a single row.
-        flat = self.config.model_kwargs.attn_implementation.startswith("flash")
-        return PackedRows(rows, first_fit_decreasing(rows.lengths, capacity=capacity, seed=self.seed), flat=flat)
+        return PackedRows(rows, plan, flat=self.config.model_kwargs.attn_implementation.startswith("flash"))
 
     def _train(self, module: nn.Module, latest: Checkpoint | None) -> TrainResult:
-        with contextlib.nullcontext() if self._tap is None else self._tap.open():
+        with self._cache(module, False), contextlib.nullcontext() if self._tap is None else self._tap.open():
             return super()._train(module, latest)
 
     def _finish(self, module: nn.Module, session: Session | None) -> TrainResult:
-        with self._own_cache(module):
+        with self._cache(module, self._use_cache):
             return super()._finish(module, session)
 
     def _write_checkpoint(self, module: nn.Module, directory: Path) -> None:
-        with self._own_cache(module):
+        with self._cache(module, self._use_cache):
             super()._write_checkpoint(module, directory)
 
+    @staticmethod
     @contextlib.contextmanager
-    def _own_cache(self, module: Any) -> Iterator[None]:
-        """Inside, config.json says of the cache what it said before training, which switches it off for itself."""
-        switched, module.config.use_cache = module.config.use_cache, self._use_cache
+    def _cache(module: Any, used: bool) -> Iterator[None]:
+        """What the model's config says of the cache of past tokens: off in training, in a file as it was before."""
+        before, module.config.use_cache = module.config.to_dict().get("use_cache", True), used
         try:
             yield
         finally:
-            module.config.use_cache = switched
+            module.config.use_cache = before
 
     def _computing(self, module: nn.Module) -> Any:
         """The number formats of the training."""
