@@ -86,6 +86,7 @@ KWARGS = "trainer.training_kwargs"
 JSONL = "dataset.source=rows.jsonl"
 NUMBERS = "".join(json.dumps({"text": 10**30 + n, "label": "ab"[n % 2]}) + "\n" for n in range(40))
 NESTED = "".join(json.dumps({"text": {"body": f"w{n}"}, "label": "ab"[n % 2]}) + "\n" for n in range(40))
+WORD_TAGS = "".join(json.dumps({"text": ["a", f"w{n}"], "label": ["DET", "NOUN"]}) + "\n" for n in range(40))
 BROKEN = "".join(json.dumps({"text": f"w{n}", "label": "ab"[n % 2]}) + "\n" for n in range(40)) + '{"text": "w1", \n'
 HUGE = '{"text": "w1", "label": ' + "1" * 5000 + "}\n"
 
@@ -215,6 +216,11 @@ FAULTS: dict[str, tuple[Callable[[Path], None], list[str], str, str]] = {
     ),
     "a broken JSON line": (
         rows_file("rows.jsonl", BROKEN), [JSONL], "lines that are no JSON (1): rows.jsonl:41", "one JSON object a line"
+    ),
+    "tags that mark no spans, scored as spans": (
+        rows_file("rows.jsonl", WORD_TAGS),
+        [JSONL, "model.task=token_classification", "metric=tokens"],
+        "metric.main=f1: the tag 'DET' is not O, B-TYPE or I-TYPE", "metric.main=tag_macro_f1",
     ),
     "a nested column": (
         rows_file("rows.jsonl", NESTED), [JSONL],

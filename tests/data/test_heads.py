@@ -228,7 +228,7 @@ ONE_ROW: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("task", ONE_ROW)
 def test_columns_of_any_name_stay_out_of_the_models_way(tmp_path: Path, task: str) -> None:
     """Elsewhere columns are kept or dropped by the names of a model's arguments."""
-    other = {"sequence_classification": "b", "regression": 2.5}
+    other = {"sequence_classification": "b", "multi_label": ["b"], "regression": 2.5}
     plain = [ONE_ROW[task], {**ONE_ROW[task], "label": other.get(task, ONE_ROW[task]["label"])}]
     clutter = {"input_ids": "x", "labels": 3, "attention_mask": None, "label_ids": "y"}
     encoded = []
@@ -257,3 +257,30 @@ def test_a_text_may_have_several_numbers_where_all_are_kept(tmp_path: Path) -> N
     assert read.load()["train"]["label"][:] == [1.0, 3.0, 2.0]
     with pytest.raises(DataError, match=r"(?s)repeat a text with another label.*on_repeated_rows=keep"):
         dataset(tmp_path, "regression", rows, on_repeated_rows="drop").load()
+
+
+def test_one_label_is_told_from_none(tmp_path: Path) -> None:
+    rows = [{"text": f"w{i}", "label": ["spam"] if i % 2 else []} for i in range(6)]
+    read = dataset(tmp_path, "multi_label", rows)
+    assert read.label_names == ("spam",)
+    assert read.load()["train"]["label"][:] == [[0.0], [1.0]] * 3
+
+
+def test_the_same_labels_on_every_row_are_no_choice(tmp_path: Path) -> None:
+    rows = [{"text": f"w{i}", "label": label} for i, label in enumerate(["a,b", ["b", "a"], "b, a, a"])]
+    with pytest.raises(DataError, match=r"(?s)all 3 train rows have the labels 'a', 'b'\..*nothing to tell apart"):
+        dataset(tmp_path, "multi_label", rows).load()
+    with pytest.raises(DataError, match=r"all 2 train rows have no label\."):
+        dataset(tmp_path, "multi_label", [{"text": "w1", "label": []}, {"text": "w2", "label": []}]).load()
+
+
+def test_a_number_whose_square_is_infinite_is_told_before_training(tmp_path: Path) -> None:
+    rows = [{"text": "a", "label": 1}, {"text": "b", "label": "-1e30"}]
+    with pytest.raises(DataError, match=r"(?s)the column 'label' holds the number -1e\+30.*infinite at the first step"):
+        dataset(tmp_path, "regression", rows).load()
+
+
+def test_too_few_texts_for_splits_of_a_head_without_strata_name_no_label(tmp_path: Path) -> None:
+    rows = [{"text": ["w1"], "label": ["B-X"]}, {"text": ["w1"], "label": ["B-X"]}]
+    with pytest.raises(DataError, match=r"(?s)the rows have 1 different text: too few for train, validation\."):
+        dataset(tmp_path, "token_classification", rows, splits={"train": None, "validation": 0.5}).load()

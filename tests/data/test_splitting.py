@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import random
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -121,3 +122,13 @@ def test_given_and_made_splits_mix(write: Callable[..., Path], config: Callable[
     splits = BertDataset(config(tmp_path, splits={"validation": 0.2, "test": "test.csv"}), seed=0).load()
     assert {split: len(rows) for split, rows in splits.items()} == {"train": 16, "validation": 4, "test": 1}
     assert splits.report.made == {"validation": 0.2}
+
+
+def test_ten_thousand_labels_are_shared_out_in_a_moment() -> None:
+    counts = {f"label{n}": 3 for n in range(10_000)}
+    started = time.process_time()
+    quota = quotas(counts, 6_000)
+    assert time.process_time() - started < 2.0  # minutes where every row looks at every label
+    assert sum(quota.values()) == 6_000
+    assert set(quota.values()) == {0, 1}
+    assert [name for name, share in quota.items() if share] == list(counts)[:6_000]  # of equal ones the first

@@ -104,7 +104,7 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             return self._with_names(checked, checks)
         self._label_names = self._model_labels or (self.config.columns.label,)
         if "train" in checked:
-            labels.different_numbers(checked["train"], column=self.config.columns.label, findings=checks.findings)
+            labels.learnable_numbers(checked["train"], column=self.config.columns.label, findings=checks.findings)
         return checked
 
     def _with_names(self, splits: dict[str, Rows], checks: RowChecks) -> dict[str, Rows]:
@@ -116,7 +116,8 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             checked = labels.known_labels(checked, names, checks)
         if self._model_labels is None:
             column = self.config.columns.label
-            names, checked = labels.learnt_names(checked, names, checks, column=column)
+            several = self.task == "multi_label"
+            names, checked = labels.learnt_names(checked, names, checks, column=column, several=several)
         self._label_names = names
         return checked
 

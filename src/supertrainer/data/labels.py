@@ -15,6 +15,7 @@ from supertrainer.data.values import names_in
 MAPPED = (
     "mend the labels, or list all of them in dataset.labels (or map them to names: dataset.labels={0: bad, 1: good})."
 )
+GREATEST = 1e18  # number whose squared errors float32 can add up
 UNEQUAL = Kind(
     "rows with another number of tags than of words",
     fix="one tag for every word; dataset.columns says which columns they are.",
@@ -54,9 +55,13 @@ def known_labels(splits: Mapping[str, Rows], names: Sequence[str], checks: RowCh
 
 
 def learnt_names(
-    splits: dict[str, Rows], declared: tuple[str, ...], checks: RowChecks, *, column: str
+    splits: dict[str, Rows], declared: tuple[str, ...], checks: RowChecks, *, column: str, several: bool = False
 ) -> tuple[tuple[str, ...], dict[str, Rows]]:
-    """The label names of a model to be trained, and the rows whose labels its train rows can teach it."""
+    """The label names of a model to be trained, and the rows whose labels its train rows can teach it.
+
+    Args:
+        several: a row has any number of labels, so that one label alone can be told from none.
+    """
     if "train" not in splits:
         if not declared:
             why = "a label's id is its place among the train rows' labels."
@@ -67,7 +72,10 @@ def learnt_names(
     trained = iob2.full_scheme(counts) if spans else tuple(sorted(counts, key=_order))
     names = declared or trained
     learnt = [name for name in names if name in trained]
-    _check_choice(learnt, rows=sum(counts.values()), column=column, findings=checks.findings)
+    if several:
+        _check_sets(splits["train"], column=column, findings=checks.findings)
+    if not several or len(learnt) != 1:
+        _check_choice(learnt, rows=sum(counts.values()), column=column, findings=checks.findings)
     what, fix = "rows with a label that no train row has", "add train rows of it, or take these rows out."
     return names, {s: checks.with_labels_of(s, rows, learnt, what=what, fix=fix) for s, rows in splits.items()}
 
@@ -102,9 +110,15 @@ def aligned_tags(split: str, rows: Rows, config: BertDatasetConfig, checks: RowC
     return Rows({**rows.columns, "label": tags}, rows.places, rows.class_names).without(faulty)
 
 
-def different_numbers(rows: Rows, *, column: str, findings: Findings) -> None:
-    """Notes numbers that are all the same: nothing can be learnt from them."""
+def learnable_numbers(rows: Rows, *, column: str, findings: Findings) -> None:
+    """Notes numbers that are all the same, from which nothing can be learnt, or too great for the loss."""
     values = rows.columns["label"]
+    if (greatest := max(values, key=abs, default=0.0)) and abs(greatest) > GREATEST:
+        findings.add_problem(
+            f"the column {column!r} holds the number {greatest:g}.",
+            why="the loss is a squared error in 32 bits, and would be infinite at the first step.",
+            fix="numbers of a moderate size: divided by their greatest, or their logarithms.",
+        )
     if values and len(set(values)) < 2:
         findings.add_problem(
             f"all {len(values)} train rows have the number {values[0]:g}.",
@@ -133,6 +147,18 @@ def _check_choice(learnt: Sequence[str], *, rows: int, column: str, findings: Fi
             f"the column {column!r} holds {len(learnt)} different labels in {rows} train rows.",
             why="most labels stand on one row, as an id or a measurement would.",
             fix="dataset.columns.label: the column with the classes.",
+        )
+
+
+def _check_sets(rows: Rows, *, column: str, findings: Findings) -> None:
+    sets = {frozenset(value) for value in rows.columns["label"]}
+    if len(sets) == 1:
+        names = sorted(next(iter(sets)))
+        same = f"the label{'s' * (len(names) > 1)} {', '.join(map(repr, names[:5]))}" if names else "no label"
+        findings.add_problem(
+            f"all {len(rows)} train rows have {same}.",
+            why="there is nothing to tell apart.",
+            fix=f"rows of other labels or of none, or dataset.columns.label: another column than {column!r}.",
         )
 
 

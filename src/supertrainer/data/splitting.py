@@ -7,6 +7,7 @@ added or moved in the file changes little else.
 from __future__ import annotations
 
 import hashlib
+import heapq
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
@@ -29,12 +30,20 @@ def quotas(counts: Mapping[str, int], total: int) -> dict[str, int]:
     least = 1 if total >= len(counts) else 0
     exact = {name: total * count / rows for name, count in counts.items()}
     quota = {name: max(int(share), least) for name, share in exact.items()}
-    while sum(quota.values()) < total:
-        open_ = [name for name in counts if quota[name] < counts[name]]
-        quota[max(open_, key=lambda name: exact[name] - quota[name])] += 1
-    while sum(quota.values()) > total:
-        above = [name for name in counts if quota[name] > least]
-        quota[min(above, key=lambda name: exact[name] - quota[name])] -= 1
+    missing = total - sum(quota.values())
+    step = 1 if missing > 0 else -1
+    names = list(counts)
+    # The stratum that is furthest from its share comes first, of equal ones the first named. A heap, for many labels.
+    waiting = [(step * (quota[name] - exact[name]), place) for place, name in enumerate(names)]
+    heapq.heapify(waiting)
+    while missing:
+        _, place = heapq.heappop(waiting)
+        name = names[place]
+        if quota[name] == (counts[name] if step > 0 else least):
+            continue
+        quota[name] += step
+        missing -= step
+        heapq.heappush(waiting, (step * (quota[name] - exact[name]), place))
     return quota
 
 

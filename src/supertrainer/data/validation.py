@@ -134,10 +134,11 @@ class RowChecks:
         """Notes every stratum with too few different texts for one in each split."""
         names = ", ".join(["train", *made])
         for stratum, count in too_small(self.keys(rows), strata, splits=1 + len(made)).items():
+            of_it = f"the label {stratum!r} has" if stratum else "the rows have"  # of a task that keeps no proportions
             self.findings.add_problem(
-                f"the label {stratum!r} has {count} different text{'s' * (count > 1)}: too few for {names}.",
-                why="every label needs a row in each of them.",
-                fix="more rows of it, none of it, or files for the splits instead of shares.",
+                f"{of_it} {count} different text{'s' * (count > 1)}: too few for {names}.",
+                why=f"{'every label needs' if stratum else 'there has to be'} a row in each of them.",
+                fix=f"more rows{' of it, none of it,' * bool(stratum)} or files for the splits instead of shares.",
             )
 
 

@@ -75,6 +75,8 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         result.commits |= _commit_of(dataset)
         longest = result.attempt(lambda: check_rows(config, dataset, tokenizer, result))
         result.attempt(lambda: require_validation_rows(config.trainer.training_kwargs, splits))
+        names = dataset.label_names
+        result.attempt(lambda: build(config.metric, allowed=config.allow_targets, label_names=names))
     if longest is not None:
         result.attempt(lambda: model.check_length(longest))
     known = dataset if splits is not None else None
