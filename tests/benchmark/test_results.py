@@ -33,6 +33,14 @@ def test_diverged_run_is_strict_json_and_reads_back_as_numbers(make_report: Call
     assert again["macro_f1"] == math.inf
 
 
+def test_half_a_surrogate_pair_in_a_sample_reads_back(make_report: Callable[..., Report]) -> None:
+    """A text that was cut between two code units: JSON can spell the half, and no reader takes it."""
+    given = make_report().samples[0].model_dump() | {"text": "cut \ud83d, whole \U0001f600", "predicted": "\ude00"}
+    report = make_report(samples=(given,))
+    assert Report.model_validate_json(json_text(report.model_dump())) == report
+    assert (report.samples[0].text, report.samples[0].predicted) == ("cut \ufffd, whole \U0001f600", "\ufffd")
+
+
 def test_label_that_reads_like_a_number_stays_text(make_report: Callable[..., Report]) -> None:
     report = make_report()
     report = report.model_copy(update={"data": report.data.model_copy(update={"labels": ("NaN", "Infinity")})})

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, JsonValue, model_validator
+from pydantic import BeforeValidator, Field, JsonValue, field_validator, model_validator
 
 from supertrainer.config.strict import StrictModel
 from supertrainer.core.files import NON_FINITE
@@ -65,6 +65,14 @@ class Sample(StrictModel):
     before: str | None = Field(default=None, description="What was predicted before training.")
     probability: Number | None = Field(default=None, description="That the model gave to its prediction.")
     error: Number | None = Field(default=None, description="Distance of a predicted number from the true one.")
+
+    @field_validator("text", "true", "predicted", mode="before")
+    @classmethod
+    def _can_be_read_back(cls, value: Any) -> Any:
+        """Half of a surrogate pair, which no reader of JSON takes, as U+FFFD."""
+        if not isinstance(value, str) or value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 class Scores(StrictModel):
