@@ -33,7 +33,7 @@ def config_of(*overrides: str, environment: dict[str, str] | None = None) -> Con
 def given_by_hand(experiment: str) -> list[str]:
     """What an experiment leaves for its user to give."""
     text = Path(config_directory(), f"experiment/{experiment}.yaml").read_text()
-    given = ["model.source=some/model"] if "/model: bert/hub" in text else []
+    given = ["model.source=some/model"] if "/hub\n" in text else []
     given += ["dataset.source=README.md"] if "dataset.source=" in text else []
     return [*given, "inferencer.input=pyproject.toml"] if "inferencer.input" in text else given
 
