@@ -58,13 +58,14 @@ def tiny_decoder(model_type: str = "llama", *, seed: int = 0, attention: str | N
     return model.eval()
 
 
-def tiny_rows(count: int = 22, *, seed: int = 0, shortest: int = 3, longest: int = 20, prompts: bool = True) -> Any:
-    """Encoded rows of mixed length: random tokens, of which the first third, the prompt, is not learnt."""
+def tiny_rows(count: int = 22, *, seed: int = 0, shortest: int = 3, longest: int = 20) -> Any:
+    """Encoded rows of mixed length: random tokens; of every other row the first third, a prompt, is not learnt."""
     import datasets
 
     generator = np.random.default_rng(seed)
     ids = [generator.integers(6, VOCABULARY, n) for n in generator.integers(shortest, longest + 1, count)]
-    labels = [np.where(np.arange(len(row)) < (len(row) // 3 if prompts else 0), -100, row) for row in ids]
+    prompts = [len(row) // 3 * (number % 2) for number, row in enumerate(ids)]
+    labels = [np.where(np.arange(len(row)) < prompt, -100, row) for row, prompt in zip(ids, prompts, strict=True)]
     sequence = datasets.List(datasets.Value("int32"))
     features = datasets.Features({"input_ids": sequence, "labels": sequence})
     return datasets.Dataset.from_dict({"input_ids": ids, "labels": labels}, features=features)

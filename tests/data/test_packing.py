@@ -89,6 +89,11 @@ def test_a_pack_is_its_documents_with_positions_and_boundaries() -> None:
     }
 
 
+def test_a_row_as_long_as_a_pack_has_it_for_itself() -> None:
+    plan = first_fit_decreasing([2, 8, 3, 1], capacity=8, seed=0)
+    assert [sorted(plan.of(pack).tolist()) for pack in range(len(plan))] == [[1], [0, 2, 3]]
+
+
 def test_padding_is_a_document_of_its_own() -> None:
     rows = PackedRows(rows_of(*THREE), first_fit_decreasing([3, 2, 1], capacity=4, seed=0), flat=False)
     batch = rows.collate([rows[0], rows[1]], pad_token_id=9)

@@ -88,6 +88,7 @@ def test_a_model_that_carries_a_state_along_is_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         require_isolation(tiny_decoder("mamba"), packing="packed")
     assert "trainer.packing=packed with a mamba model, whose documents would see each other" in str(caught.value)
+    assert "another first document in a pack changes the second one's logits by" in str(caught.value)
     assert "trainer.packing=none" in str(caught.value)
 
 
