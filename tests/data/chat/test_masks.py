@@ -142,6 +142,28 @@ CALLING = (
 )
 
 
+# As reasoning models write it: an empty thought in the last turn only, results of tools as a user's.
+THINKING = (
+    "{% if tools %}{{ tools | tojson }}\n{% endif %}{% for m in messages %}"
+    "<|im_start|>{{ 'user' if m.role == 'tool' else m.role }}\n"
+    "{% if m.role == 'assistant' and loop.last %}<think>\n\n</think>\n\n{% endif %}{{ m.content }}"
+    "{% for c in m.tool_calls or [] %}{{ c.function | tojson }}{% endfor %}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
+)
+
+
+def test_calls_in_a_template_that_writes_the_last_turn_otherwise(
+    dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
+    twice = [*WITH_CALLS[:3], *WITH_CALLS[1:]]
+    call = '{"name": "add", "arguments": {"a": 1, "b": null}}<|im_end|>'
+    answer = "<think>\n\n</think>\n\nThree.<|im_end|>"
+    found = learnt(dataset([{"messages": twice, "tools": TOOLS}]), make_tokenizer(THINKING))
+    assert found == [[call, call, answer]]
+    ended = learnt(dataset([{"messages": WITH_CALLS[:2], "tools": TOOLS}]), make_tokenizer(THINKING))
+    assert ended == [[f"<think>\n\n</think>\n\n{call}"]]
+
+
 def test_calls_of_tools_are_learnt_and_results_are_not(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
     data = dataset([{"messages": WITH_CALLS, "tools": TOOLS}])
     call = '{"name": "add", "arguments": {"a": 1, "b": null}}<|im_end|>'

@@ -173,11 +173,12 @@ class AnswerFinder:
             return end
         if shut is not None:
             return self._with_end(text, shut)
-        prompt = self._beginning(conversation, number, add_generation_prompt=True)
-        if whole is None or prompt is None or not whole.startswith(prompt):
+        # Calls without a text of their own, written otherwise than as a last turn: up to the end before the next text.
+        followed = places.get((_OPEN, number + 1))
+        if followed is None:
             return None
-        answer = self._without_white(whole[len(prompt) :])
-        return start + len(answer) if text.startswith(answer, start) else None
+        found = ((text.rfind(close, start, followed), close) for close in (*self._closes, *self._ends))
+        return next((place + len(close) for place, close in found if place > start), None)
 
     def _without_white(self, text: str) -> str:
         stripped = text.rstrip()
