@@ -124,7 +124,9 @@ def test_a_template_that_trims_and_has_no_generation_prompt(dataset: Any, make_t
 
 def test_a_message_that_holds_the_answer_of_another(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
     messages = talk("Say Hello<|im_end|>", "Hello", "assistant\nHello", "Hello")
-    assert learnt(dataset([{"messages": messages}]), make_tokenizer()) == [["Hello<|im_end|>", "Hello<|im_end|>"]]
+    data = dataset([{"messages": messages}, {"messages": talk("a", "b")}])
+    assert learnt(data, make_tokenizer())[0] == ["Hello<|im_end|>", "Hello<|im_end|>"]
+    assert data.load().report.notes[-1].startswith("train: 1 rows hold special tokens written out in a message")
 
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": null}'}}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -32,6 +33,7 @@ class TokenRows:
         truncated: rows that were cut.
         refused: number of a conversation -> why the template can't take it.
         straddling: answers whose first token begins in the prompt.
+    controlling: conversations whose messages hold a special token, written out.
     """
 
     ids: list[np.ndarray] = field(default_factory=list)
@@ -40,6 +42,7 @@ class TokenRows:
     truncated: list[bool] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     straddling: int = 0
+    controlling: int = 0
 
     def add(self, ids: np.ndarray, labels: np.ndarray, number: int, *, truncated: bool = False) -> None:
         """Adds a row."""
@@ -84,6 +87,9 @@ class _Encoder:
         self._finder: AnswerFinder | None = None
         self._begin = own_begin(tokenizer)
         self._end: int | None = tokenizer.eos_token_id
+        specials = {*tokenizer.all_special_tokens}
+        specials |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
+        self._specials = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))) or "(?!)")
         vocabulary = tokenizer.get_vocab()
         self._leading_white = np.zeros(max(vocabulary.values(), default=0) + 1, dtype=bool)
         for token, number in vocabulary.items():
@@ -97,6 +103,7 @@ class _Encoder:
         for number, conversation in enumerate(conversations, start=first):
             try:
                 text, found = self._rendered(conversation)
+                rows.controlling += self._holds_control(conversation)
             except CannotRender as error:
                 rows.refused[number] = str(error)
                 continue
@@ -116,6 +123,11 @@ class _Encoder:
                 rows.straddling += straddling
             is_text = conversations[number - first].is_text
             rows.add(*self._framed(ids, labels, is_text=is_text), number)
+
+    def _holds_control(self, conversation: Conversation) -> bool:
+        if conversation.is_text:
+            return False
+        return any(self._specials.search(message["content"]) for message in conversation.messages)
 
     def _rendered(self, conversation: Conversation) -> tuple[str, list[Span] | None]:
         if conversation.is_text:

@@ -80,6 +80,10 @@ class EncodingJob:
                 f"{rows.straddling:,} answers begin inside a token of the prompt, which isn't learnt: the template's "
                 "prompt ends in white space."
             )
+        if rows.controlling:
+            lines.append(
+                f"{rows.controlling:,} rows hold special tokens written out in a message, which are read as such."
+            )
         if not len(rows):
             raise DataError(
                 f"{self.split} has no rows left.", why=" ".join(lines), fix="other rows, or another policy."

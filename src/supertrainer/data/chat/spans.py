@@ -177,8 +177,8 @@ class AnswerFinder:
         followed = places.get((_OPEN, number + 1))
         if followed is None:
             return None
-        found = ((text.rfind(close, start, followed), close) for close in (*self._closes, *self._ends))
-        return next((place + len(close) for place, close in found if place > start), None)
+        ends = ((text.rfind(close, start, followed), close) for close in (*self._closes, *self._ends))
+        return next((place + len(close) for place, close in ends if place > start), None)
 
     def _without_white(self, text: str) -> str:
         stripped = text.rstrip()
