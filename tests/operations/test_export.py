@@ -39,16 +39,16 @@ def test_a_run_is_exported_after_its_training_and_again_on_the_other_base(zygote
     assert zygote.run([*QUICK, "then=[export]"], directory=with_base) == 0, (with_base / "output.txt").read_text()
     run = with_base / "runs" / "a"
     first = record(run)
-    assert (first["base"], first["compared_on"]) == ("original", "7 validation rows")
+    assert (first["base"], first["compared_on"]) == ("dequantized", "7 validation rows")
     assert set(first["differences"]) == {"original", "dequantized"}
-    assert "export: runs/a/merged in float32, merged into the original base" in (run / "report.md").read_text()
+    assert "export: runs/a/merged in float32, merged into the dequantized base" in (run / "report.md").read_text()
     steps = (run / "metrics.jsonl").read_bytes()
     shutil.move(run, with_base / "moved")
-    words = ["config=moved", "operation=export", "export.base=dequantized", "export.output=elsewhere"]
+    words = ["config=moved", "operation=export", "export.base=original", "export.output=elsewhere"]
     assert zygote.run(words, directory=with_base) == 0, (with_base / "output.txt").read_text()
     assert not (with_base / "runs" / "a").exists()
     second = record(with_base / "moved")
-    assert (second["base"], second["output"]) == ("dequantized", "elsewhere")
+    assert (second["base"], second["output"]) == ("original", "elsewhere")
     assert second["differences"] == first["differences"]
     report = json.loads((with_base / "moved" / "report.json").read_text())
     assert [note[:23] for note in report["notes"] if note.startswith("export:")] == ["export: elsewhere in flo"[:23]]

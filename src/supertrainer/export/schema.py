@@ -21,9 +21,9 @@ class MergeExportConfig(ExportConfig):
     """A plain model: an adapter folded into its base, or a fully fine-tuned one as it is."""
 
     base: Literal["original", "dequantized"] = Field(
-        default="original",
-        description="Of an adapter over quantized weights, what it is folded into. original: the weights as their "
-        "source has them; dequantized: those that the quantized ones stand for, which are what it was trained on.",
+        default="dequantized",
+        description="Of an adapter over quantized weights, what it is folded into. dequantized: what those stand "
+        "for, which it was trained on, so that the run's scores hold; original: the weights as their source has them.",
     )
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         default="auto", description="auto: as the base is stored."
