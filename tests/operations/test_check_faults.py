@@ -10,6 +10,7 @@ import pytest
 
 from check_faults import FAULTS, KWARGS, WORDS, cut_off
 from supertrainer.core.errors import Problem, SupertrainerError
+from tiny_models import tiny_tokenizer
 
 
 def found(*words: str) -> list[Problem]:
@@ -45,6 +46,14 @@ def test_each_fault_is_named_with_its_value_and_a_fix(name: str, here: Path) -> 
 def test_without_a_fault_nothing_is_said(here: Path) -> None:
     assert found() == []
     assert len(FAULTS) >= 30
+
+
+def test_tokens_that_the_model_does_not_know_are_no_fault(here: Path) -> None:
+    """Their rows are added: the embedding isn't of the shape in the source's file, and needn't be."""
+    tokenizer = tiny_tokenizer()
+    tokenizer.add_tokens(["<ticker>", "<url>"])
+    tokenizer.save_pretrained(here / "base")
+    assert found() == []
 
 
 def test_a_full_disk_is_told_with_what_is_needed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,7 +58,7 @@ def stored_tensors(source: Source) -> dict[str, StoredTensor]:
 
 
 def shape_problems(
-    tensors: Mapping[str, StoredTensor], module: nn.Module, *, free: frozenset[str], source: Source
+    tensors: Mapping[str, StoredTensor], module: nn.Module, *, free: frozenset[str], source: Source, tokens: int
 ) -> list[Problem]:
     """The weights that can't be read into a model since their shapes differ.
 
@@ -67,12 +67,15 @@ def shape_problems(
         module: what they would be read into, without an adapter.
         free: parameters that may differ: those with a row for every class.
         source: for the message.
+        tokens: of the tokenizer: where it has more than the source, rows are added.
     """
     stored = {_new_name(name): tensor for name, tensor in tensors.items()}
     wrong = []
     for name, parameter in module.named_parameters():
         held = stored.get(name) or next((stored[tail] for tail in _tails(name) if tail in stored), None)
-        if held is not None and name not in free and held.shape != tuple(parameter.shape):
+        if held is None or name in free or held.shape == tuple(parameter.shape):
+            continue
+        if not held.shape[:1] < tuple(parameter.shape[:1]) == (tokens,):
             wrong.append(f"{name}: {_shown(held.shape)} there, {_shown(parameter.shape)} by the config")
     if not wrong:
         return []

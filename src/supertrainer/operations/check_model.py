@@ -79,7 +79,10 @@ def _weights(config: Config, model: Any, names: tuple[str, ...], result: CheckRe
         return
     per_label = model.label_parameters(names)
     plain = _skeleton(config, model, names, plain=True)
-    raise_all(ConfigError, shape_problems(tensors, plain, free=frozenset(per_label), source=model.source))
+    tokens = len(model.tokenizer())
+    raise_all(
+        ConfigError, shape_problems(tensors, plain, free=frozenset(per_label), source=model.source, tokens=tokens)
+    )
     if per_label:
         held = label_names_of(read_config(model.source.directory, trust_remote_code=config.model.trust_remote_code))
         kept = per_label & tensors.keys() and set(held) == set(names)

@@ -31,7 +31,13 @@ def test_a_saved_model_holds_and_has_no_adapter_to_merge(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize(
-    "further", [[], ["+trainer.peft_kwargs.use_dora=true"], ["+trainer.peft_kwargs.use_rslora=true"]]
+    "further",
+    [
+        [],
+        ["+trainer.peft_kwargs.use_dora=true"],
+        ["+trainer.peft_kwargs.use_rslora=true"],
+        ["+trainer.peft_kwargs.init_lora_weights=pissa"],
+    ],
 )
 def test_a_saved_adapter_holds_and_merges(further: list[str], tmp_path: Path) -> None:
     rows = reload_rows(tmp_path, LORA, *further)
