@@ -146,6 +146,8 @@ def test_rows_without_text_can_be_kept(tmp_path: Path, engine: HfEngine) -> None
         ("rows.csv", "text\n", "has no rows"),
         ("rows.jsonl", '{"text": "a"}\n{"text": \n', "rows.jsonl:2: no JSON"),
         ("rows.jsonl", '{"text": 3}\n', "rows.jsonl:1: the text is no string"),
+        ("rows.jsonl", '{"text": "a"}\n{"text": "cut \\ud83d"}\n', "rows.jsonl:2 holds half of a surrogate pair"),
+        ("rows.jsonl", '{"text": "a", "id": "\\uDE00"}\n', "rows.jsonl:1 holds half of a surrogate pair"),
         ("rows.parquet", "no parquet", "can't be read as Parquet"),
         ("rows.txt", "a", "can't be told from its ending"),
     ],
@@ -157,6 +159,12 @@ def test_a_file_that_cannot_be_read_says_why(
     with pytest.raises(DataError) as caught:
         inferencer(engine, input=str(tmp_path / name)).run(directory=tmp_path)
     assert words in str(caught.value)
+
+
+def test_a_character_of_two_code_units_is_read(tmp_path: Path, engine: HfEngine) -> None:
+    (tmp_path / "rows.jsonl").write_text('{"text": "w1 \\ud83d\\ude00"}\n')
+    result = inferencer(engine, input=str(tmp_path / "rows.jsonl")).run(directory=tmp_path)
+    assert json.loads(result.output.read_text())["text"] == "w1 \U0001f600"
 
 
 def test_bytes_of_another_encoding_are_told(tmp_path: Path, engine: HfEngine) -> None:

@@ -127,6 +127,12 @@ class Rows:
                     raise DataError(f"{self.path.name}:{number}: no JSON: {error.msg}, column {error.colno}.") from None
                 if not isinstance(row, dict):
                     raise DataError(f"{self.path.name}:{number} is no JSON object.", fix='{"column": value, …} a line.')
+                if "\\ud" in line.lower() and not _is_unicode(row):
+                    raise DataError(
+                        f"{self.path.name}:{number} holds half of a surrogate pair.",
+                        why="a text was cut inside of a character, and nothing can write what is left of it.",
+                        fix="mend the text.",
+                    )
                 yield f"{self.path.name}:{number}", row
 
     def _parquet_rows(self) -> Iterator[tuple[str, Row]]:
@@ -156,3 +162,11 @@ class Rows:
                     f"{self.path.name}: byte 0x{error.object[error.start]:02x} is not {error.encoding}.",
                     fix="inferencer.encoding=cp1252, say, if the file is written so.",
                 ) from None
+
+
+def _is_unicode(row: Row) -> bool:
+    try:
+        json.dumps(row, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        return False
+    return True
