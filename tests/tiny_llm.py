@@ -16,6 +16,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from supertrainer.core.run_directory import RunDirectory
+from supertrainer.data.chat.conversation import raw_text
 from supertrainer.data.collation import EncodedRows
 from tiny_models import tiny_tokenizer
 from tiny_training import KWARGS
@@ -90,6 +91,10 @@ class HandMadeRows:
     def model_rows(self, split: str, tokenizer: Any) -> EncodedRows:
         return EncodedRows(self._splits[split])
 
+    def conversation(self, split: str, number: int) -> Any:
+        """Rows of tokens are no conversations: nothing in them can be answered."""
+        return raw_text("")
+
 
 class SavedDecoder:
     """Stands in for a task's model: reads a directory."""
@@ -116,7 +121,7 @@ class SavedDecoder:
         if peft_kwargs is None:
             return model.to(device)
         adapted = add_adapter(
-            model, peft_kwargs, trained_whole=[], task_type="CAUSAL_LM", base=self._source, revision=None, seed=seed
+            model, peft_kwargs, trained_whole=[], task_type="CAUSAL_LM", base=(self._source, None), seed=seed
         )
         return adapted.to(device)
 

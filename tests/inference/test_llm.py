@@ -171,7 +171,10 @@ def test_prompts_without_room_are_refused_with_their_places_before_any_work(tmp_
             {"messages": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w1"}]},
             r"rows.jsonl:2: the conversation ends with an answer",
         ),
-        ({"messages": [{"role": "judge", "content": "w1"}]}, r"rows.jsonl:2: the chat template refuses it: no judge"),
+        (
+            {"messages": [{"role": "judge", "content": "w1"}]},
+            r"rows.jsonl:2: the chat template refuses a prompt: no judge",
+        ),
         ({"messages": []}, r"rows.jsonl:2 has no text"),
         ({"messages": 3}, r"rows.jsonl:2: the text is no string"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -25,7 +26,7 @@ from supertrainer.metrics.causal_lm import CausalLmMetric
 from supertrainer.metrics.schema import CausalLmMetricConfig
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.saving import TrainedModel, load_trained
-from supertrainer.operations.llm_scoring import score_answers
+from supertrainer.operations.llm_scoring import conversations, prompts_of, score_answers
 from tiny_chats import save_tiny_chat, tiny_chat_model, tiny_chat_tokenizer
 
 ENGINE = HfEngineConfig(_target_="supertrainer.inference.engines.hf.HfEngine", batch_size=3)
@@ -40,6 +41,9 @@ FACTS = {
 class Chats:
     """A dataset of two splits with the same conversations."""
 
+    def __init__(self, places: Sequence[int] = ()) -> None:
+        self.places = list(places)  # of the encoded rows, where some are left out or divided
+
     def load(self) -> dict[str, list[Any]]:
         return {"train": TURNS, "test": TURNS}
 
@@ -48,7 +52,7 @@ class Chats:
         return Conversation(({"role": "user", "content": asked}, {"role": "assistant", "content": answered}))
 
     def encode(self, rows: list[Any], tokenizer: Any) -> dict[str, list[int]]:
-        return {"row": list(range(len(rows)))}
+        return {"row": self.places or list(range(len(rows)))}
 
     def model_rows(self, split: str, tokenizer: Any) -> EncodedRows:
         encoded: dict[str, list[list[int]]] = {"input_ids": [], "labels": []}
@@ -129,6 +133,16 @@ def test_what_is_not_wanted_is_not_scored(tmp_path: Path) -> None:
     result = scored(adapted(shift=0.2), tmp_path, before=False, baselines=False, generate_rows=0)
     assert result.baselines == ()
     assert result.metrics.keys() == {"loss", "perplexity", "accuracy"}
+
+
+def test_encoded_rows_may_be_fewer_or_parts_of_conversations() -> None:
+    trained = TrainedModel(tiny_chat_model(), tiny_chat_tokenizer(), (), "causal_lm", {})
+    chats = Chats([1, 4, 4, 7, 0, 2, 3, 5])
+    rows = conversations(chats, "test", chats.model_rows("test", trained.tokenizer), trained=trained)
+    assert list(rows.prompts)[:4] == [TURNS[number][0] for number in (1, 4, 4, 7)]
+    assert list(rows.answers)[:4] == [TURNS[1][1], TURNS[4][1], None, TURNS[7][1]]
+    ids = prompts_of(chats, "test", [3], trained=trained)[3]
+    assert trained.tokenizer.decode(ids).split()[2:4] == TURNS[7][0].split()
 
 
 def test_the_last_answer_is_the_reference() -> None:

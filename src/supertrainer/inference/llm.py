@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from jinja2 import TemplateError
-
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.base import SHOWN, InferenceResult, TaskInferencer
@@ -78,10 +76,7 @@ class LlmInferencer(TaskInferencer):
         if self.config.plain_text:
             ids: list[int] = tokenizer(row[self._column])["input_ids"]
             return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
-        try:
-            return render_prompt(self._messages(row), tokenizer)
-        except TemplateError as error:
-            raise DataError(f"the chat template refuses it: {error}.", fix="mend its roles.") from None
+        return render_prompt(self._messages(row), tokenizer)
 
     @property
     def _trained(self) -> TrainedModel:

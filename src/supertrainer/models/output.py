@@ -62,6 +62,15 @@ class OutputTap:
             self._opened -= 1
             self._hidden = None
 
+    @contextlib.contextmanager
+    def closed(self) -> Iterator[None]:
+        """Inside, the model gives its logits, also where the tap is open around it."""
+        opened, self._opened = self._opened, 0
+        try:
+            yield
+        finally:
+            self._opened = opened
+
     def take(self) -> Tensor | None:
         """The hidden states of the last forward pass, (B, T, H), once; None where the tap was closed."""
         hidden, self._hidden = self._hidden, None

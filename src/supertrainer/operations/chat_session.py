@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from jinja2 import TemplateError
-
 from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.engines.hf import HfEngine
@@ -38,9 +36,9 @@ class ChatSession:
         self._turns = 0
         try:
             self._render([*self.messages, {"role": "user", "content": "?"}])
-        except TemplateError as error:
+        except DataError as error:
             raise ConfigError(
-                f"the model's chat template refuses --system: {error}.", fix="leave --system out."
+                f"the model's template takes no --system: {error.problems[0].what}", fix="leave --system out."
             ) from None
 
     def reset(self) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from supertrainer.benchmark.base import spaced
@@ -17,7 +17,6 @@ from supertrainer.config.spine import Config
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text
 from supertrainer.data.collation import IGNORED, EncodedRows
@@ -103,34 +102,36 @@ def predictions(
 
 def conversations(dataset: Any, split: str, rows: EncodedRows, *, trained: TrainedModel) -> Conversations:
     """A split as the benchmark takes it; nothing is read before it is asked for."""
-    talk = talks(dataset, split, trained=trained)
+    places = _places(dataset, split, trained)
+    first = {place: number for number, place in reversed(list(enumerate(places)))}
 
     def labels(number: int) -> Any:
         given = rows[number]["labels"][1:]
         return given[given != IGNORED]
 
     def asked(number: int) -> str:
-        return as_text(talk(number).prompt)
+        talk = dataset.conversation(split, places[number])
+        return as_text(talk.prompt or talk.messages)
+
+    def answer(number: int) -> str | None:
+        if first[places[number]] != number:
+            return None  # a further part of a long conversation, which is answered once
+        text: str | None = dataset.conversation(split, places[number]).answer_text
+        return text
 
     count = len(rows)
     return Conversations(
         prompts=LazyColumn(asked, count),
-        answers=LazyColumn(lambda number: talk(number).answer_text, count),
+        answers=LazyColumn(answer, count),
         labels=LazyColumn(labels, count),
         vocabulary=max(len(trained.tokenizer), int(trained.model.config.get_text_config().vocab_size)),  # type: ignore[union-attr, operator]
     )
 
 
-def talks(dataset: Any, split: str, *, trained: TrainedModel) -> Callable[[int], Conversation]:
-    """From the number of an encoded row to its conversation: long ones may be left out or make several rows."""
-    places = dataset.encode(dataset.load()[split], trained.tokenizer)["row"]
-    return lambda number: dataset.conversation(split, places[number])
-
-
 def prompts_of(dataset: Any, split: str, numbers: Sequence[int], *, trained: TrainedModel) -> dict[int, list[int]]:
     """The token ids of the prompts of these rows; without those that leave no room for an answer."""
-    limit, talk = position_limit(trained.model), talks(dataset, split, trained=trained)
-    asked = {number: talk(number) for number in numbers}
+    limit, places = position_limit(trained.model), _places(dataset, split, trained)
+    asked = {number: dataset.conversation(split, places[number]) for number in numbers}
     found = {
         number: render_prompt(conversation.prompt, trained.tokenizer, tools=conversation.tools)
         for number, conversation in asked.items()
@@ -195,3 +196,8 @@ def _some(rows: Conversations, *, count: int) -> Conversations:
         labels=LazyColumn(lambda place: rows.labels[chosen[place]], len(chosen)),
         vocabulary=rows.vocabulary,
     )
+
+
+def _places(dataset: Any, split: str, trained: TrainedModel) -> list[int]:
+    """The conversation that each encoded row comes from: long ones may be left out or make several rows."""
+    return list(dataset.encode(dataset.load()[split], trained.tokenizer)["row"])

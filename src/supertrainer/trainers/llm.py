@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from transformers import TrainingArguments
 
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.core import distributed
@@ -26,6 +27,7 @@ from supertrainer.trainers.isolation import require_isolation
 from supertrainer.trainers.lora_plus import faster_b
 from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult
+from supertrainer.trainers.samples import SAMPLES_FILE, SampleGenerations, sample_prompts
 from supertrainer.trainers.schema import LlmTrainerConfig
 from supertrainer.trainers.session import Session
 
@@ -40,6 +42,7 @@ class LlmTrainer(TaskTrainer):
     """
 
     config: LlmTrainerConfig
+    _samples: SampleGenerations | None = None  # where validation rows are answered
     _tap: OutputTap | None = None
     _use_cache = True
 
@@ -83,7 +86,7 @@ class LlmTrainer(TaskTrainer):
         for logits, tokens in found:
             self.metric.update(logits, tokens)
         self.metric.gather()
-        return self.metric.compute()
+        return self.metric.compute() | ({} if self._samples is None else self._samples(module))
 
     def update_metric(self, logits: Tensor, rows: Any, numbers: Sequence[int]) -> None:
         """Adds the tokens of some rows, where (N, V) logits of all that have a label are there at once."""
@@ -113,6 +116,26 @@ class LlmTrainer(TaskTrainer):
         log.info("%d texts fill %d packs of %d tokens to %.1f %%", len(rows), len(plan), capacity, 100 * filled)
         # Flash attention finds documents by their positions only where a batch is a single row.
         return PackedRows(rows, plan, flat=self.config.model_kwargs.attn_implementation.startswith("flash"))
+
+    def _session(self, module: nn.Module, args: TrainingArguments) -> Session:
+        session = super()._session(module, args)
+        if args.eval_strategy != "no" and self.config.sample_rows:
+            count, tokenizer = self.config.sample_rows, self.tokenizer
+            self._samples = SampleGenerations(
+                sample_prompts(self.dataset, "validation", count=count, tokenizer=tokenizer, module=module),
+                tokenizer=tokenizer,
+                path=self.run.path / SAMPLES_FILE,
+                max_new_tokens=self.config.sample_tokens,
+                around=functools.partial(self._generating, module),
+            )
+            session.trainer.add_callback(self._samples)
+        return session
+
+    @contextlib.contextmanager
+    def _generating(self, module: nn.Module) -> Iterator[None]:
+        """Inside, the model makes logits, in the number formats of the training."""
+        with self._computing(module), contextlib.nullcontext() if self._tap is None else self._tap.closed():
+            yield
 
     def _train(self, module: nn.Module, latest: Checkpoint | None) -> TrainResult:
         with self._cache(module, False), contextlib.nullcontext() if self._tap is None else self._tap.open():

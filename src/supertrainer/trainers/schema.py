@@ -199,6 +199,12 @@ class LlmTrainerConfig(TrainerConfig):
         "don't see each other, and global_batch_size counts these rows; padding_free: the texts of a micro-batch one "
         "after the other without padding, which pays with flash_attention_2.",
     )
+    sample_rows: Annotated[int, NotIdentity()] = Field(
+        default=3, ge=0, description="Validation rows that are answered at each evaluation, for samples.jsonl; 0: none."
+    )
+    sample_tokens: Annotated[int, NotIdentity()] = Field(
+        default=64, ge=1, description="Tokens of such an answer at most."
+    )
     lora_plus_ratio: float | None = Field(
         default=None,
         ge=1,
