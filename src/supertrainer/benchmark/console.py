@@ -91,7 +91,7 @@ def _answer(sample: Sample) -> Iterator[str]:
     told = {"text": sample.text, "true": sample.true, "before": sample.before, "predicted": sample.predicted}
     for name, text in told.items():
         if text is not None:
-            yield f"    {pad(name, width=MARGIN - 4)}{one_line(text, width=WIDTH - MARGIN)}"
+            yield f"    {pad(name, width=MARGIN - 4)}{one_line(text, width=WIDTH - MARGIN) or '(nothing)'}"
 
 
 def _judgement(sample: Sample) -> str:

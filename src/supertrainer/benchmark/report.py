@@ -27,6 +27,7 @@ LINKED = (
     "data.json",
     "benchmark.json",
     "predictions.jsonl",
+    "samples.jsonl",
 )
 
 

@@ -66,7 +66,7 @@ class Sample(StrictModel):
     probability: Number | None = Field(default=None, description="That the model gave to its prediction.")
     error: Number | None = Field(default=None, description="Distance of a predicted number from the true one.")
 
-    @field_validator("text", "true", "predicted", mode="before")
+    @field_validator("text", "true", "before", "predicted", mode="before")
     @classmethod
     def _can_be_read_back(cls, value: Any) -> Any:
         """Half of a surrogate pair, which no reader of JSON takes, as U+FFFD."""

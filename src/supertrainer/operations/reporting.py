@@ -54,6 +54,8 @@ def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
         commands["train a classifier from it"] = (
             f"{program()} +experiment=train_bert model=bert/hub model.source={path}"
         )
+    elif config.operation == "train" and task_of(config) == "causal_lm":
+        commands["answer a file"] = f"{program()} +experiment=infer_llm model.source={path} inferencer.input=FILE"
     elif config.operation == "train":
         commands["label a file"] = f"{program()} +experiment=infer_bert model.source={path} inferencer.input=FILE"
     return commands
