@@ -161,3 +161,15 @@ def test_plain_transformers_reads_the_tokenizer_of_a_run(tmp_path: Path) -> None
     model = llm(save_decoder(tmp_path / "source"), added_tokens=CALLS)
     reloaded(model, model.build(seed=1, peft_kwargs=LORA), tmp_path / "model")
     assert len(AutoTokenizer.from_pretrained(tmp_path / "model")) == 102
+
+
+# PEFT says of a module that is trained whole beside tied embeddings what is settled in config.json here
+@pytest.mark.filterwarnings("ignore:.*(tie_word_embeddings|ensure_weight_tying).*:UserWarning")
+@pytest.mark.parametrize(("options", "added"), [({}, ()), ({}, CALLS), ({"modules_to_save": ["embed_tokens"]}, ())])
+def test_training_goes_on_from_an_adapter_of_tied_embeddings(tmp_path: Path, options: Any, added: Any) -> None:
+    model = llm(save_decoder(tmp_path / "source", tied=True), added_tokens=added)
+    trained = shaken(model.build(seed=1, peft_kwargs={**LORA, **options}))
+    reloaded(model, trained, tmp_path / "runs" / "first" / "model")
+    again = llm(tmp_path / "runs" / "first").build(seed=2).eval()
+    ids = WITH_CALLS if added else IDS
+    torch.testing.assert_close(logits(again, ids), logits(trained, ids), rtol=0, atol=1e-5)

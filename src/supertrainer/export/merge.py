@@ -27,7 +27,7 @@ from supertrainer.models.architecture import read_config
 from supertrainer.models.frozen import FrozenWeights, base_of
 from supertrainer.models.generation import make_writable
 from supertrainer.models.heads import AUTO_CLASSES
-from supertrainer.models.loading import quiet_transformers
+from supertrainer.models.loading import quiet_transformers, settle_ties
 from supertrainer.models.quantization import read_quantization
 from supertrainer.models.saving import TrainedModel, load_trained, replace_directory
 from supertrainer.models.schema import ModelKwargs
@@ -149,7 +149,9 @@ def _merged(source: Source, base: FrozenWeights, *, device: torch.device) -> Tra
     if not isinstance(loaded.model, PeftModel):
         return loaded
     with quiet_transformers(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*tie_word_embeddings", category=UserWarning)  # settled in `_write`
+        warnings.filterwarnings(
+            "ignore", message=".*tie_word_embeddings", category=UserWarning
+        )  # settled in `_settle_config`
         return dataclasses.replace(loaded, model=loaded.model.merge_and_unload().eval())
 
 
@@ -189,12 +191,7 @@ def _settle_config(model: Any, *, dtype: torch.dtype) -> None:
     model.config.dtype = dtype
     for name in model.config.sub_configs:
         vars(model.config)[name].dtype = dtype
-    given, output = model.get_input_embeddings(), model.get_output_embeddings()
-    if output is not None and model.config.tie_word_embeddings:
-        if torch.equal(output.weight, given.weight):
-            model.tie_weights()
-        else:
-            model.config.tie_word_embeddings = False  # one of them was trained: they are two from here on
+    settle_ties(model)
     if model.can_generate():
         model.config.use_cache = True  # off while it was trained
         make_writable(model)

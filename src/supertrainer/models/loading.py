@@ -218,10 +218,22 @@ def write_weights(model: PreTrainedModel, directory: Path) -> None:
     """Writes config and weights into a directory, on every process: `save_pretrained` writes on the first one only."""
     from safetensors.torch import save_file
 
+    settle_ties(model)
     model.config.save_pretrained(directory)
     # Copies, since a file can't hold a tensor that two names share.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def settle_ties(model: PreTrainedModel) -> None:
+    """Makes the config say whether output and input embedding are one, where training may have parted them."""
+    given, output = model.get_input_embeddings(), model.get_output_embeddings()
+    if output is None or not model.config.to_dict().get("tie_word_embeddings"):
+        return
+    if torch.equal(output.weight, given.weight):
+        model.tie_weights()
+    else:
+        model.config.tie_word_embeddings = False
 
 
 def _check_body(model: PreTrainedModel, directory: Path, *, missing: set[str], mismatched: set[str]) -> None:
