@@ -17,6 +17,7 @@ from transformers import TrainingArguments
 
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.core import distributed
+from supertrainer.data.chat.template import TEMPLATE_KEY, template_hash
 from supertrainer.data.collation import IGNORED, EncodedRows
 from supertrainer.data.packing import PackedRows, first_fit_decreasing, one_row_a_pack
 from supertrainer.inference.next_tokens import next_token_logits
@@ -92,6 +93,11 @@ class LlmTrainer(TaskTrainer):
         """Adds the tokens of some rows, where (N, V) logits of all that have a label are there at once."""
         labels = np.concatenate([rows[number]["labels"][1:] for number in numbers])
         self.metric.update(logits, torch.from_numpy(labels[labels != IGNORED].astype(np.int64)))
+
+    def noted(self) -> dict[str, Any]:
+        """The hash of the chat template: an engine refuses to ask the model in another one."""
+        self.rows("train")  # sets the template
+        return {} if self.tokenizer.chat_template is None else {TEMPLATE_KEY: template_hash(self.tokenizer)}
 
     def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
         if self.config.lora_plus_ratio is not None:

@@ -15,6 +15,7 @@ from supertrainer.data.schema import TEMPLATES
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+TEMPLATE_KEY = "chat_template"  # of what a training notes: the template's hash
 NAMES = ", ".join(TEMPLATES)
 # Tokens that a shipped template writes as such; the others only need the tokenizer's own begin and end.
 _MARKERS = {

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from supertrainer.core.errors import ConfigError
+from supertrainer.data.chat.template import TEMPLATE_KEY, require_same_template
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.masking import MaskedRows
 from supertrainer.inference.allocator import keep_freed_memory
@@ -61,11 +62,12 @@ class HfEngine:
         """Model, tokenizer and label names.
 
         Raises:
-            ConfigError: the source isn't a trained model.
+            ConfigError: the source isn't a trained model, or its chat template isn't the one that it was trained with.
         """
         if self._trained is None:
             assert self._source is not None
             self._trained = load_trained(self._source, model_kwargs=self.config.model_kwargs, device=self.device)
+            require_same_template(self._trained.noted.get(TEMPLATE_KEY), self._trained.tokenizer)
         return self._trained
 
     def logits(self, rows: EncodedRows | MaskedRows) -> Iterator[tuple[Tensor, list[int]]]:
