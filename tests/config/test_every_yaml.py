@@ -118,7 +118,6 @@ def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
         name
         for name in GROUPS.files
         if (name.startswith("trainer/common/") or name.split("/")[0] in ("tracker", "engine", "metric"))
-        and name != "metric/causal_lm"  # of no encoder
     ),
 )
 def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
@@ -130,14 +129,16 @@ def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
     else:
         group, _, option = name.partition("/")
         heads = {option: task for task, option in METRIC_OPTIONS.items()}
-        head = [f"model.task={heads[option]}"] if group == "metric" else []
-        assert config_of("+experiment=train_bert", f"{group}={option}", *head) is not None
+        task = heads.get(option) if group == "metric" else None
+        experiment = "train_llm" if task == "causal_lm" else "train_bert"
+        head = [f"model.task={task}"] if task is not None else []
+        assert config_of(f"+experiment={experiment}", f"{group}={option}", *head) is not None
 
 
 def test_the_recipe_of_language_models_is_accepted() -> None:
-    config = config_of("+experiment=train_bert", "trainer=llm/default")
+    config = config_of("+experiment=train_llm", "trainer=llm/default")
     assert config.trainer.target.endswith("LlmTrainer")
-    assert config.trainer.method == "lora"
+    assert config.trainer.method == "qlora"
     assert not schedule_depends_on_length(config.trainer.training_kwargs)
 
 

@@ -48,9 +48,7 @@ def full_loss(model: Any, batch: dict[str, torch.Tensor], *, label_smoothing: fl
 
 
 def adapted(**options: Any) -> Any:
-    return add_adapter(
-        tiny_decoder(), {"r": 2, **options}, trained_whole=[], task_type="CAUSAL_LM", base=None, revision=None, seed=0
-    )
+    return add_adapter(tiny_decoder(), {"r": 2, **options}, trained_whole=[], task_type="CAUSAL_LM", base=None, seed=0)
 
 
 def gradients(model: Any) -> dict[str, torch.Tensor]:
