@@ -33,6 +33,7 @@ def test_a_command_of_readme_is_accepted(line: str, tmp_path: Path, monkeypatch:
     groups = read_groups()
     for name in ("reviews.csv", "new.csv"):
         (tmp_path / name).write_text("text,label\nsome text,x\n")
+    (tmp_path / "chats.jsonl").write_text("{}\n")
     (tmp_path / "mine.yaml").write_text("experiment: train_bert\n")
     run = tmp_path / "runs" / "NAME"
     run.mkdir(parents=True)
