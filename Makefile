@@ -13,6 +13,9 @@ SUPERTRAINER_SLURM_ROOT ?= /tmp/supertrainer-slurm
 export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE SUPERTRAINER_SLURM_ROOT
 
 # Relative, so that a checkout may lie in a folder with spaces in its name.
+# A language model is six times as large as the encoder: fewer rows, so that its demo takes minutes too.
+DEMO_train_llm := dataset.limits.train=192 trainer.training_kwargs.num_train_epochs=1
+
 VENV_PYTHON := .venv/bin/python
 SOURCES     := src tests scripts benchmarks setup.py
 
@@ -34,7 +37,7 @@ demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=t
 	    echo "make demo: there is no experiment '$$EXPERIMENT'. Those that are there:" >&2; \
 	    (cd configs/experiment && find . -name '*.yaml' | sed 's|^\./|  |; s|\.yaml$$||' | sort) >&2; exit 2; }
 	@./scripts/setup.sh
-	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(ARGS)
+	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(DEMO_$(EXPERIMENT)) $(ARGS)
 
 test: setup ## run the tests, quick ones first, and print the coverage [ARGS="tests/core -x"]
 	@$(USE_TESTBED); OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest --cov --cov-report=term $(ARGS)

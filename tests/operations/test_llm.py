@@ -79,5 +79,5 @@ def test_a_check_shows_what_is_learnt(zygote: Zygote, with_chats: Path) -> None:
 @pytest.mark.slow  # trains some twenty times
 @pytest.mark.parametrize("packing", ["none", "packed"])
 def test_a_verification_holds(zygote: Zygote, with_chats: Path, packing: str) -> None:
-    words = [*TINY_LLM, "operation=verify", f"trainer.packing={packing}"]
+    words = [*TINY_LLM, "operation=verify", f"trainer.packing={packing}", "dataset.max_length=32"]
     assert zygote.run(words, directory=with_chats) == 0, output(with_chats)

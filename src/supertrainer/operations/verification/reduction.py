@@ -135,9 +135,10 @@ def _few_rows(dataset: Any) -> Any:
     limits = {split: min(count, dataset.limits.of(split) or count) for split, count in wanted.items()}
     own = dataset.max_length
     length = MAX_LENGTH
+    cut = {"on_too_long": "left"} if "on_too_long" in vars(dataset) else {}  # its end is what is learnt of a long one
     while own is not None and length < own:
         try:
-            return revised(dataset, limits=limits, max_length=length)
+            return revised(dataset, limits=limits, max_length=length, **cut)
         except ValidationError:  # another key asks for more, such as the overlap of windows
             length *= 2
     return revised(dataset, limits=limits)

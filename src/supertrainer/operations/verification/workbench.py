@@ -59,6 +59,7 @@ class Workbench:
         self.dataset: Any = build_dataset(self.config)
         model = build(self.config.model, allowed=self.config.allow_targets)
         self.still = without_dropout(self.config, model.architecture(self.dataset.label_names))
+        self._take_more(config.dataset.limits.train)
         texts, rows = len(self.dataset.load()["train"]), self.untrained[0].train_rows
         if rows > TRAIN_ROWS:  # windows of long texts: a few of the texts have as many
             self._take_fewer(max(TRAIN_ROWS * texts // rows, 1))
@@ -123,14 +124,28 @@ class Workbench:
         finally:
             shutil.rmtree(run.path, ignore_errors=True)
 
+    def _take_more(self, limit: int | None) -> None:
+        """Reads more texts for as long as they make too few rows, as packs of them do.
+
+        Args:
+            limit: of the config that is verified.
+        """
+        texts = TRAIN_ROWS
+        while self.untrained[0].train_rows <= BATCH and len(self.dataset.load()["train"]) == texts != limit:
+            texts = min(4 * texts, limit or 4 * texts)
+            self._take(texts)
+
     def _take_fewer(self, texts: int) -> None:
         """Reads that many training rows, or as many more as it takes to have a step and a short one."""
-        for count in range(texts, TRAIN_ROWS + 1):
-            self.config, self.still = (with_train_limit(config, count) for config in (self.config, self.still))
-            self.dataset = build_dataset(self.config)
-            del self.untrained
+        for count in range(texts, len(self.dataset.load()["train"]) + 1):
+            self._take(count)
             if self.untrained[0].train_rows > BATCH:
                 return
+
+    def _take(self, texts: int) -> None:
+        self.config, self.still = (with_train_limit(config, texts) for config in (self.config, self.still))
+        self.dataset = build_dataset(self.config)
+        del self.untrained
 
     @functools.cached_property
     def untrained(self) -> tuple[TaskTrainer, nn.Module]:
