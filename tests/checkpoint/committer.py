@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -21,6 +22,11 @@ def write(staged: Path, step: int) -> None:
         (staged / name).write_bytes(content(step, name))
 
 
+def say(line: str) -> None:
+    """In one call of the system: a kill leaves no half line, whatever Python's buffering is."""
+    os.write(1, f"{line}\n".encode())
+
+
 if __name__ == "__main__":
     run = Path(sys.argv[1])
     with acquire_lock(run / "lock.json"):
@@ -28,11 +34,11 @@ if __name__ == "__main__":
         store.prepare()
         latest = store.find_latest()
         step = latest.step if latest is not None else 0
-        print("from", step, len(latest.skipped) if latest is not None else 0, flush=True)
+        say(f"from {step} {len(latest.skipped) if latest is not None else 0}")
         while True:
             step += 1
             staged = store.incoming / f"checkpoint-{step}"
             write(staged, step)
             store.commit(staged, step=step, extra={"metrics": {"f1": 1 / (1 + abs(step - BEST_STEP))}})
-            print("committed", step, flush=True)
+            say(f"committed {step}")
             store.prune()
