@@ -28,6 +28,7 @@ def test_a_run_directory_stands_for_its_trained_model(tmp_path: Path) -> None:
     ("files", "words"),
     [
         ({"config.yaml": "", "checkpoints/step-1/x": ""}, "without a trained model.*let the run finish"),
+        ({"config.yaml": "", "config.json": "{}", "attempts.jsonl": ""}, "without a trained model.*let the run finish"),
         ({"notes.txt": ""}, "it holds notes.txt.*name the directory that holds them"),
         ({}, "it holds nothing"),
     ],

@@ -96,7 +96,7 @@ def _model_directory(path: Path, reference: str) -> Path:
         )
     if (path / MODEL_FOLDER / CONFIG_FILE).is_file():
         return path / MODEL_FOLDER
-    if (path / "checkpoints").is_dir() and (path / "config.yaml").is_file():
+    if (path / "config.yaml").is_file() and any((path / name).exists() for name in ("checkpoints", "attempts.jsonl")):
         raise ConfigError(
             f"model.source={reference} is a run directory without a trained model.",
             why=f"{path / MODEL_FOLDER} is written when training ends.",
