@@ -23,7 +23,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -91,16 +90,8 @@ def plain(texts: Texts, *, order: Sequence[int] | None, strategy: str, directory
         order: the rows in the order in which they are to be taken; None for the Trainer's own.
         strategy: its `train_sampling_strategy`.
     """
-    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-
-    class Clock(TrainerCallback):
-        began = ended = 0.0
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.began = time.perf_counter()
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.ended = time.perf_counter()
+    from clock import Clock
+    from transformers import DataCollatorWithPadding, PrinterCallback, Trainer, TrainingArguments
 
     rows = texts.encoded.select_columns(["input_ids", "token_type_ids", "labels"])
     clock = Clock()
@@ -122,7 +113,7 @@ def plain(texts: Texts, *, order: Sequence[int] | None, strategy: str, directory
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    return Measured(clock.ended - clock.began, losses)
+    return Measured(clock.seconds, losses)
 
 
 class Side:

@@ -27,7 +27,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -126,17 +125,9 @@ def others(way: str, *, directory: Path, rows: int, order: list[int] | None) -> 
     Args:
         order: the rows in the order in which they are to be taken; None for the Trainer's own.
     """
+    from clock import Clock
     from peft import LoraConfig, get_peft_model
-    from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
-
-    class Clock(TrainerCallback):
-        began = ended = 0.0
-
-        def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.began = time.perf_counter()
-
-        def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-            self.ended = time.perf_counter()
+    from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainingArguments
 
     model, dataset = material(directory, rows=rows)
     tokenizer = model.tokenizer()
@@ -187,7 +178,7 @@ def others(way: str, *, directory: Path, rows: int, order: list[int] | None) -> 
     trainer.remove_callback(PrinterCallback)
     trainer.train()
     losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    seconds = clock.ended - clock.began
+    seconds = clock.seconds
     return {"seconds": seconds, "losses": losses, "tokens": learnt(dataset, model), "memory": peak() - before}
 
 

@@ -16,6 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from safetensors.torch import load_file
+from torch import Tensor
+
 from supertrainer.core.run_directory import RunDirectory
 from tiny_models import tiny_texts
 
@@ -33,6 +36,21 @@ KWARGS: dict[str, Any] = {
     "save_strategy": "no",
     "disable_tqdm": True,
 }
+
+
+def weights(run: Path) -> dict[str, Tensor]:
+    """The weights that a run was left with: all of them, or those of its adapter."""
+    [file] = (run / "model").glob("*model.safetensors")
+    return load_file(file)
+
+
+def distance(one: dict[str, Tensor], other: dict[str, Tensor], start: dict[str, Tensor]) -> float:
+    """How far two runs are apart, as a share of how far they moved; over all weights."""
+    assert one.keys() == other.keys()
+    apart = sum(float((one[name] - other[name]).double().square().sum()) for name in one)
+    moved = sum(float((one[name] - start[name]).double().square().sum()) for name in one)
+    assert moved > 0
+    return (apart / moved) ** 0.5
 
 
 def write_rows(path: Path, count: int, *, seed: int = 0) -> Path:

@@ -13,31 +13,16 @@ from safetensors.torch import load_file
 from supertrainer.core.records import read_records
 from supertrainer.data.batching import BatchPlan
 from tiny_models import save_tiny
-from tiny_training import LABELS, tiny_trainer
+from tiny_training import LABELS, distance, tiny_trainer, weights
 
 COLUMNS = ("input_ids", "token_type_ids")
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    folder = run / "model"
-    return load_file(
-        folder / ("adapter_model.safetensors" if (folder / "adapter_config.json").exists() else "model.safetensors")
-    )
 
 
 def trained(run: Path, source: Path, *, micro: int = 4, **keys: Any) -> dict[str, torch.Tensor]:
     kwargs = {"per_device_train_batch_size": micro, **keys.pop("training_kwargs", {})}
     tiny_trainer(run, source, training_kwargs=kwargs, **keys).train()
     return weights(run)
-
-
-def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
-    """How far two runs are apart, as a share of how far they moved; over all weights."""
-    assert one.keys() == other.keys()
-    apart = sum(float((one[name] - other[name]).double().square().sum()) for name in one)
-    moved = sum(float((one[name] - start[name]).double().square().sum()) for name in one)
-    return (apart / moved) ** 0.5
 
 
 @pytest.mark.parametrize(("peft_kwargs", "batching"), [(None, "random"), (LORA, "length")])

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from tiny_models import save_tiny
-from tiny_training import head_trainer, launch
+from tiny_training import head_trainer, launch, weights
 
 SGD = {"optim": "sgd", "learning_rate": 0.02, "num_train_epochs": 1, "eval_strategy": "epoch"}
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
@@ -24,11 +22,6 @@ CASES: dict[str, dict[str, Any]] = {
     "masked_lm": {"task": "masked_lm"},
     "quantized": {"task": "token_classification", "peft_kwargs": LORA, "bitsandbytes_kwargs": NF4},
 }
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
 
 
 @pytest.fixture(scope="module")

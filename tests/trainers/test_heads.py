@@ -7,14 +7,13 @@ from typing import Any
 
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from supertrainer.config.tasks import Task
 from supertrainer.core.errors import DataError
 from supertrainer.inference.logits import predict_logits
 from supertrainer.models.saving import load_trained
 from tiny_models import save_tiny
-from tiny_training import head_trainer, killed_after
+from tiny_training import distance, head_trainer, killed_after, weights
 
 TASKS: tuple[Task, ...] = (
     "sequence_classification",
@@ -34,24 +33,10 @@ EVERY = pytest.mark.parametrize(("task", "method"), [(task, method) for task in 
 SGD = {"optim": "sgd", "learning_rate": 0.1, "num_train_epochs": 1}
 
 
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
-
-
 def trained(run: Path, source: Path, task: Task, *, micro: int = 4, **keys: Any) -> dict[str, torch.Tensor]:
     kwargs = {"per_device_train_batch_size": micro, **SGD, **keys.pop("training_kwargs", {})}
     head_trainer(run, source, task, training_kwargs=kwargs, **keys).train()
     return weights(run)
-
-
-def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
-    """How far two runs are apart, as a share of how far they moved; over all weights."""
-    assert one.keys() == other.keys()
-    apart = sum(float((one[name] - other[name]).double().square().sum()) for name in one)
-    moved = sum(float((one[name] - start[name]).double().square().sum()) for name in one)
-    assert moved > 0
-    return (apart / moved) ** 0.5
 
 
 @EVERY

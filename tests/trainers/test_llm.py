@@ -18,30 +18,16 @@ from supertrainer.core.files import read_json
 from supertrainer.core.records import read_records
 from supertrainer.data.batching import BatchPlan
 from tiny_llm import llm_trainer, save_decoder
-from tiny_training import killed_after
+from tiny_training import distance, killed_after, weights
 
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
 SGD = {"optim": "sgd", "learning_rate": 0.1, "num_train_epochs": 1, "warmup_steps": 0}
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
 
 
 def trained(run: Path, source: Path, *, micro: int = 4, **keys: Any) -> dict[str, torch.Tensor]:
     kwargs = {"per_device_train_batch_size": micro, **SGD, **keys.pop("training_kwargs", {})}
     llm_trainer(run, source, training_kwargs=kwargs, **keys).train()
     return weights(run)
-
-
-def distance(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor], start: dict[str, torch.Tensor]) -> float:
-    """How far two runs are apart, as a share of how far they moved; over all weights."""
-    assert one.keys() == other.keys()
-    apart = sum(float((one[name] - other[name]).double().square().sum()) for name in one)
-    moved = sum(float((one[name] - start[name]).double().square().sum()) for name in one)
-    assert moved > 0
-    return (apart / moved) ** 0.5
 
 
 @pytest.mark.parametrize("peft_kwargs", [None, LORA])

@@ -7,12 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 import tiny_llm
 from tiny_llm import llm_trainer, save_decoder
-from tiny_training import launch
+from tiny_training import launch, weights
 
 SGD = {"optim": "sgd", "learning_rate": 0.1, "num_train_epochs": 1, "eval_strategy": "epoch", "warmup_steps": 0}
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
@@ -21,11 +19,6 @@ CASES: dict[str, dict[str, Any]] = {
     "packed": {"packing": "packed", "peft_kwargs": LORA, "global_batch_size": 6},
     "padding_free": {"packing": "padding_free"},
 }
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
 
 
 @pytest.fixture(scope="module")

@@ -7,11 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
-from safetensors.torch import load_file
 
 from tiny_models import save_tiny
-from tiny_training import launch, tiny_trainer
+from tiny_training import launch, tiny_trainer, weights
 
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.0}
 SGD = {"optim": "sgd", "learning_rate": 0.1, "per_device_train_batch_size": 1, "eval_strategy": "epoch"}
@@ -30,11 +28,6 @@ RESUMED: dict[str, Any] = {
         "num_train_epochs": 1,
     },
 }
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
 
 
 @pytest.fixture(scope="module")

@@ -14,17 +14,12 @@ from supertrainer.core.errors import ConfigError
 from supertrainer.core.records import last_per_step, read_records
 from supertrainer.trainers.base import TaskTrainer
 from tiny_models import save_tiny
-from tiny_training import killed_after, tiny_trainer
+from tiny_training import killed_after, tiny_trainer, weights
 
 # Dropout everywhere: a random state that isn't carried over shows in every weight.
 DROPOUT = {"hidden_dropout_prob": 0.2, "attention_probs_dropout_prob": 0.1}
 LORA = {"r": 2, "target_modules": "all-linear", "lora_dropout": 0.2}
 EVERY_STEP = {"save_strategy": "steps", "save_steps": 1, "eval_strategy": "epoch"}
-
-
-def weights(run: Path) -> dict[str, torch.Tensor]:
-    [file] = (run / "model").glob("*model.safetensors")
-    return load_file(file)
 
 
 def state(run: Path, step: int) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from supertrainer.models.architecture import (
     skeletons,
     with_labels,
 )
+from supertrainer.models.heads import ADAPTER_TASKS, AUTO_CLASSES
 from supertrainer.models.initial import Start, put_start
 from supertrainer.models.labels import head_modules, label_dimensions, label_names_of, require_labels
 from supertrainer.models.loading import (
@@ -80,14 +81,14 @@ class TaskModel(ABC):
         """What the head is for."""
 
     @property
-    @abstractmethod
     def adapter_task(self) -> str | None:
         """`peft.TaskType` of the head; None where PEFT has none."""
+        return ADAPTER_TASKS[self.task]
 
     @property
-    @abstractmethod
     def auto_class(self) -> Any:
         """The transformers class that reads the task's models."""
+        return AUTO_CLASSES[self.task]
 
     @functools.cached_property
     def source(self) -> Source | None:

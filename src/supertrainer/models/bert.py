@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from supertrainer.config.tasks import DEFAULT_TASK, Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.models.base import TaskModel
-from supertrainer.models.heads import ADAPTER_TASKS, AUTO_CLASSES
 from supertrainer.models.labels import without_output
 from supertrainer.models.loading import Loaded
 from supertrainer.models.schema import BertModelConfig
@@ -22,14 +20,6 @@ class BertModel(TaskModel):
     @property
     def task(self) -> Task:
         return self.config.task or DEFAULT_TASK
-
-    @property
-    def adapter_task(self) -> str | None:
-        return ADAPTER_TASKS[self.task]
-
-    @property
-    def auto_class(self) -> Any:
-        return AUTO_CLASSES[self.task]
 
     def _trained_whole(self, loaded: Loaded, grown: Sequence[str]) -> list[str]:
         """The head of a masked language model is part of what was pretrained, and tied to the embeddings: of it, only

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from supertrainer.core.errors import ConfigError, MissingDependencyError
 from supertrainer.core.files import fsync_path, sha256_file
+from supertrainer.core.user_cache import user_cache
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.tokenizers import save_tokenizer
 
@@ -45,16 +46,10 @@ def converted(file: Path) -> Path:
             )
     state = file.stat()
     digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
-    directory = cache_directory() / digest[:_NAME_DIGITS]
+    directory = user_cache() / "gguf" / digest[:_NAME_DIGITS]
     if not directory.is_dir():
         _convert_into(directory, file)
     return directory
-
-
-def cache_directory() -> Path:
-    """Where converted files are kept; it may be deleted at any time that nothing runs."""
-    cache = os.environ.get("XDG_CACHE_HOME")
-    return (Path(cache) if cache else Path.home() / ".cache") / "supertrainer" / "gguf"
 
 
 @functools.cache

@@ -14,7 +14,6 @@ from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.models.base import TaskModel
 from supertrainer.models.generation import make_writable
-from supertrainer.models.heads import ADAPTER_TASKS, AUTO_CLASSES
 from supertrainer.models.labels import module_name
 from supertrainer.models.loading import Loaded
 from supertrainer.models.schema import LlmModelConfig
@@ -35,14 +34,6 @@ class LlmModel(TaskModel):
     @property
     def task(self) -> Task:
         return self.config.task
-
-    @property
-    def adapter_task(self) -> str | None:
-        return ADAPTER_TASKS[self.task]
-
-    @property
-    def auto_class(self) -> Any:
-        return AUTO_CLASSES[self.task]
 
     @functools.cached_property
     def source(self) -> Source | None:

@@ -6,7 +6,6 @@ import hashlib
 import importlib.metadata
 import json
 import logging
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -15,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.files import write_atomic
+from supertrainer.core.user_cache import user_cache
 from supertrainer.data.chat.template import writes_date
 
 if TYPE_CHECKING:
@@ -70,9 +70,7 @@ class TokenCache:
             return None
         if setting != AUTO:
             return cls(Path(setting).expanduser())
-        base = os.environ.get("XDG_CACHE_HOME")  # the standard says: absolute, else it doesn't count
-        root = Path(base) if base and Path(base).is_absolute() else Path.home() / ".cache"
-        return cls(root / "supertrainer" / "tokens")
+        return cls(user_cache() / "tokens")
 
     def read(self, key: str) -> tuple[pa.Table, dict[str, Any]] | None:
         """The table and notes under a key; None where there is none, or it is damaged."""

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -22,6 +23,8 @@ from supertrainer.inference.streaming import AnswerStream
 from supertrainer.inference.token_losses import TokenLosses, predict_token_losses
 from supertrainer.models.saving import TrainedModel, load_trained
 from supertrainer.models.sources import Source
+
+T = TypeVar("T")
 
 
 class HfEngine:
@@ -77,15 +80,8 @@ class HfEngine:
             keep_freed_memory()
         pad_token_id = trained.tokenizer.pad_token_id
         batches = predict_logits(trained.model, rows, pad_token_id=pad_token_id, batch_size=self.config.batch_size)
-        while True:
-            started = time.perf_counter()
-            batch = next(batches, None)
-            if batch is None:
-                return
-            logits, numbers = batch[0].float().cpu(), batch[1]
-            self.seconds += time.perf_counter() - started
-            self.tokens += int(rows.unit_lengths[numbers].sum())
-            yield logits, numbers
+        on_cpu = ((logits.float().cpu(), numbers) for logits, numbers in batches)
+        yield from self._counted(on_cpu, tokens=lambda batch: int(rows.unit_lengths[batch[1]].sum()))
 
     def answers(
         self, prompts: Sequence[Sequence[int]], *, generation: GenerationConfig, first_row: int = 0
@@ -100,14 +96,9 @@ class HfEngine:
             batch_size=self.config.batch_size,
             first_row=first_row,
         )
-        while True:
-            started = time.perf_counter()
-            item = next(found, None)
-            if item is None:
-                return
-            self.seconds += time.perf_counter() - started
-            self.tokens += sum(len(answer.tokens) for answer in item[1]) + len(prompts[item[0]])
-            yield item
+        yield from self._counted(
+            found, tokens=lambda item: sum(len(answer.tokens) for answer in item[1]) + len(prompts[item[0]])
+        )
 
     def stream(self, prompt: Sequence[int], *, generation: GenerationConfig, row: int = 0) -> AnswerStream:
         """The answer to one prompt, piece by piece."""
@@ -119,11 +110,16 @@ class HfEngine:
         trained = self.trained
         pad_token_id, batch_size = trained.tokenizer.pad_token_id, self.config.batch_size
         batches = predict_token_losses(trained.model, rows, pad_token_id=pad_token_id, batch_size=batch_size)
+        yield from self._counted(batches, tokens=lambda batch: int(rows.lengths[batch[1]].sum()))
+
+    def _counted(self, results: Iterator[T], *, tokens: Callable[[T], int]) -> Iterator[T]:
+        """The same results; their time and the tokens of each are added up."""
         while True:
             started = time.perf_counter()
-            batch = next(batches, None)
-            if batch is None:
+            try:
+                result = next(results)
+            except StopIteration:
                 return
             self.seconds += time.perf_counter() - started
-            self.tokens += int(rows.lengths[batch[1]].sum())
-            yield batch
+            self.tokens += tokens(result)
+            yield result
