@@ -74,6 +74,8 @@ def _over_experiment(
     if not choices.get("experiment"):
         raise ConfigError(list(_no_experiment(asked, groups)))
     tree, hydra = composer.root([*map(_choice_word, choices.items()), *asked.hydra])
+    if mode := _mode_of_its_own(hydra, choices, groups):
+        tree, hydra = composer.root([*map(_choice_word, {**choices, "mode": mode}.items()), *asked.hydra])
     tree.run.experiment = choices["experiment"]
     if source is not None:
         tree.merge_with(OmegaConf.create(dict(source.values)))
@@ -83,6 +85,13 @@ def _over_experiment(
             package = group.partition("@")[2] or group.replace("/", ".")
             OmegaConf.update(tree, package, _body(groups, group, option), merge=True, force_add=True)
     return tree, hydra
+
+
+def _mode_of_its_own(hydra: DictConfig, choices: Mapping[str, str | None], groups: Groups) -> str | None:
+    """What `mode=toy` stands for where the chosen trainer's family has a mode of its own: its keys are others."""
+    family = str(hydra.runtime.choices.get("trainer")).partition("/")[0]
+    mode = f"common/{family}/{choices.get('mode') or 'full'}"
+    return mode if f"mode/{mode}" in groups.files else None
 
 
 def _over_whole_file(source: Source, asked: Overrides, composer: HydraComposer) -> tuple[DictConfig, DictConfig]:

@@ -15,7 +15,11 @@ from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.spine import Config
 from supertrainer.config.strict import NotIdentity, StrictModel
 
-LENGTH_KEYS = ("trainer.training_kwargs.num_train_epochs", "trainer.training_kwargs.max_steps")
+LENGTH_KEYS = (
+    "trainer.training_kwargs.num_train_epochs",
+    "trainer.training_kwargs.max_steps",
+    "trainer.max_steps",  # of a pretraining
+)
 _COMPONENTS_OF = {
     "train": ("model", "dataset", "trainer"),
     "export": ("model", "dataset", "trainer"),

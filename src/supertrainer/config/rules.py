@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from supertrainer.config.spine import COMPONENTS, Config
+from supertrainer.config.tasks import is_pretraining
 from supertrainer.core.errors import Problem
 from supertrainer.core.placement import placement
 
@@ -16,15 +17,27 @@ NEEDS = {
     "check": ("model", "dataset", "trainer"),
     "verify": ("model", "dataset", "trainer", "metric"),
 }
+NEEDS_OF_PRETRAINING = {
+    "train": ("model", "dataset", "trainer"),
+    "export": ("model", "dataset", "trainer", "export"),
+    "check": ("model", "dataset", "trainer"),
+}
 _AFTER_TRAINING = ("infer", "benchmark", "export")
 _OF_A_TRAINING = ("train", "export")  # an export is of a run whose config says what came after its training
 
 
 def rule_problems(config: Config) -> Iterator[Problem]:
     """Everything that is wrong with a config whose nodes are right each by itself."""
+    needs = NEEDS_OF_PRETRAINING if is_pretraining(config) else NEEDS
     for operation in dict.fromkeys((config.operation, *config.then)):
-        missing = [name for name in NEEDS[operation] if vars(config)[name] is None]
-        for name in missing:
+        if operation not in needs:
+            yield Problem(
+                f"operation={operation} with a model that is pretrained.",
+                why="what a pretraining ends with is a plain language model in its run directory.",
+                fix="model.source=runs/NAME under +experiment=infer_llm, benchmark_llm or train_llm.",
+            )
+            continue
+        for name in [name for name in needs[operation] if vars(config)[name] is None]:
             yield Problem(f"{name}: operation={operation} needs one.", fix=f"choose one with {name}=OPTION.")
     for index, operation in enumerate(config.then):
         if operation not in _AFTER_TRAINING or config.operation not in _OF_A_TRAINING:

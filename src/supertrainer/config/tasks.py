@@ -16,6 +16,8 @@ NAMED_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_labe
 """Those whose labels are names out of a fixed set."""
 LANGUAGE_TASKS: frozenset[Task] = frozenset({"masked_lm", "causal_lm"})
 """Those that learn the text itself: it has no labels beside it."""
+PRETRAINING = "pretraining"
+"""`model.task` of a language model that is trained from scratch: own model, streams and loop instead of a head."""
 
 
 def task_of(config: Any) -> Task:
@@ -26,3 +28,8 @@ def task_of(config: Any) -> Task:
     """
     found: Task | None = None if config.model is None else vars(config.model).get("task")
     return found or DEFAULT_TASK
+
+
+def is_pretraining(config: Any) -> bool:
+    """Whether a config trains a language model from scratch."""
+    return config.model is not None and vars(config.model).get("task") == PRETRAINING

@@ -27,7 +27,6 @@ from supertrainer.core.run_directory import RunDirectory, next_free
 from supertrainer.launch.jobs import is_running
 from supertrainer.operations.progress import require_progress
 from supertrainer.operations.snapshot import stored_identity, write_snapshot
-from supertrainer.trainers.steps import schedule_depends_on_length
 
 log = logging.getLogger(__name__)
 
@@ -212,13 +211,12 @@ def _require_extendable(directory: Path, differing: Mapping[str, tuple[Any, Any]
             f"run.extend=true with {shorter[0]}, less than what {directory} was trained for.",
             fix="give a greater length.",
         )
-    if schedule_depends_on_length(config.trainer.training_kwargs):
-        name = config.trainer.training_kwargs.get("lr_scheduler_type", "linear")
+    schedule, extendable = config.trainer.schedule_by_length()
+    if schedule is not None:
         raise ConfigError(
-            f"run.extend=true: with lr_scheduler_type={name} the learning rate of {directory} depends on its length.",
+            f"run.extend=true: with {schedule} the learning rate of {directory} depends on its length.",
             why="its steps so far are not the first steps of the longer run, so going on would not equal it.",
-            fix="run.fresh=true trains the longer run from the start; constant and constant_with_warmup (with a whole "
-            "number of warmup_steps) can be extended.",
+            fix=f"run.fresh=true trains the longer run from the start; {extendable} can be extended.",
         )
 
 

@@ -21,7 +21,12 @@ from supertrainer.trainers.kwargs import (
     REFUSED_TRAINING_KWARGS,
 )
 from supertrainer.trainers.ranges import range_problems
-from supertrainer.trainers.steps import accumulation_steps, indivisible, precision_problems
+from supertrainer.trainers.steps import (
+    accumulation_steps,
+    indivisible,
+    precision_problems,
+    schedule_depends_on_length,
+)
 
 
 class TrackerConfig(TargetModel):
@@ -87,6 +92,13 @@ class TrainerConfig(TargetModel):
     def micro_batch_size(self) -> int:
         """Rows that one process puts through the model at once."""
         return int(self.training_kwargs.get("per_device_train_batch_size", min(8, self.global_batch_size)))
+
+    def schedule_by_length(self) -> tuple[str | None, str]:
+        """The schedule, where a step's learning rate depends on the length of the run, else None; and those that don't."""
+        others = "constant and constant_with_warmup (with a whole number of warmup_steps)"
+        if not schedule_depends_on_length(self.training_kwargs):
+            return None, others
+        return f"lr_scheduler_type={self.training_kwargs.get('lr_scheduler_type', 'linear')}", others
 
     def rules(self, config: Any) -> Iterable[Problem]:
         if config.operation not in ("train", "check", "verify"):
