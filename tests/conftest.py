@@ -23,6 +23,9 @@ for name in [name for name in os.environ if name.startswith("SUPERTRAINER__")]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mistake shows in the first seconds: tests marked slow run after all others, each part in its own order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
+    for item in items:  # with several processes (-n 2 --dist loadgroup) a file stays in one, and SLURM's tests in one
+        slurm, slow = (item.get_closest_marker(name) is not None for name in ("slurm", "slow"))
+        item.add_marker(pytest.mark.xdist_group("slurm" if slurm else f"{item.path}{' slow' if slow else ''}"))
 
 
 def pytest_collection_finish() -> None:

@@ -41,8 +41,8 @@ def require_progress(run: RunDirectory, *, newest_step: int | None, allowed: int
             f"{run.path}: {allowed} attempts in a row went on from {_step(newest_step)} and saved nothing further; "
             f"the last one ended so: {ending}.",
             why="it would be restarted for ever. cluster.max_attempts_without_progress says how often.",
-            fix=f"see {run.logs}; save more often (trainer.training_kwargs.save_steps; in pretraining trainer.save_every), or mend what ends it; "
-            f"then sbatch {run.slurm_sh}.",
+            fix=f"see {run.logs}; save more often (trainer.training_kwargs.save_steps; of a pretraining "
+            f"trainer.save_every), or mend what ends it; then sbatch {run.slurm_sh}.",
         )
 
 

@@ -94,7 +94,7 @@ class TrainerConfig(TargetModel):
         return int(self.training_kwargs.get("per_device_train_batch_size", min(8, self.global_batch_size)))
 
     def schedule_by_length(self) -> tuple[str | None, str]:
-        """The schedule, where a step's learning rate depends on the length of the run, else None; and those that don't."""
+        """The schedule where its rates depend on the length of the run, else None; and those whose rates don't."""
         others = "constant and constant_with_warmup (with a whole number of warmup_steps)"
         if not schedule_depends_on_length(self.training_kwargs):
             return None, others
