@@ -81,7 +81,7 @@ class DecoderModel:
     def _stored(self, vocab_size: int, table: MupTable) -> Mapping[str, Tensor]:
         if self.config.source is None:
             return {}
-        from supertrainer.models.llama_format import read_source  # type: ignore
+        from supertrainer.models.llama_format import read_source 
 
         return read_source(self.config.source, shape=self.shape(vocab_size), multipliers=table.multipliers)
 
