@@ -22,7 +22,8 @@ def rotary_table(shape: DecoderShape, length: int) -> Tensor:
 
 def rotate(vectors: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     """Turns (…, D) vectors: dimension i together with i + D/2, as Llama's checkpoints have them."""
-    return torch.addcmul(vectors * cos, vectors.roll(vectors.shape[-1] // 2, -1), sin)
+    # Without a fused product and sum: transformers' has other bits than one.
+    return (vectors.roll(vectors.shape[-1] // 2, -1) * sin).add_(vectors * cos)
 
 
 def restarting_positions(documents: Tensor) -> Tensor:
