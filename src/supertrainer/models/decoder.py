@@ -214,17 +214,22 @@ def document_mask(documents: Tensor) -> Tensor | BlockMask:
     A mask to be added on a CPU, (B, 1, T, T), where flexible attention has no backward pass; blocks of it on a GPU,
     where whole blocks between documents are skipped.
     """
-    rows, length = documents.shape
     if documents.is_cuda:
-
-        def sees(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
-            return (query >= key) & (documents[row, query] == documents[row, key])
-
-        return create_block_mask(sees, rows, None, length, length, device=documents.device)
-    index = torch.arange(length, device=documents.device)
+        return document_blocks(documents)
+    index = torch.arange(documents.shape[1], device=documents.device)
     seen = (documents[:, :, None] == documents[:, None, :]) & (index[:, None] >= index)
     blocked = torch.zeros(seen.shape, device=documents.device).masked_fill_(~seen, float("-inf"))
     return blocked.unsqueeze(1)
+
+
+def document_blocks(documents: Tensor) -> BlockMask:
+    """The same for flexible attention."""
+    rows, length = documents.shape
+
+    def sees(row: Tensor, head: Tensor, query: Tensor, key: Tensor) -> Tensor:
+        return (query >= key) & (documents[row, query] == documents[row, key])
+
+    return create_block_mask(sees, rows, None, length, length, device=documents.device)
 
 
 def attend(query: Tensor, key: Tensor, value: Tensor, *, mask: Mask, scale: float) -> Tensor:

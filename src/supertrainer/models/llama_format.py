@@ -92,13 +92,24 @@ def from_llama(directory: Path | str | Source) -> tuple[dict[str, Any], Mapping[
     return facts, _Stored(source, shape, folded_factors(shape, multipliers))
 
 
-def read_source(reference: str, *, shape: DecoderShape, multipliers: Multipliers) -> Mapping[str, Tensor]:
-    """The weights of a checkpoint as the start of a decoder with these multipliers.
+def as_start(
+    reference: str,
+    facts: Mapping[str, Any],
+    plain: Mapping[str, Tensor],
+    *,
+    shape: DecoderShape,
+    multipliers: Multipliers,
+) -> Mapping[str, Tensor]:
+    """A plain state as the start of a decoder with these multipliers.
+
+    Args:
+        reference: where it is from, for messages.
+        facts: its sizes, as `from_llama` gives them.
+        plain: the weights.
 
     Raises:
         ConfigError: its sizes aren't those of the decoder, all of them at once.
     """
-    facts, plain = from_llama(reference)
     own = {name: thaw(value) for name, value in vars(shape).items()}
     problems = [
         Problem(
@@ -114,16 +125,16 @@ def read_source(reference: str, *, shape: DecoderShape, multipliers: Multipliers
             Problem(
                 f"{reference} has {facts['vocab_size']} tokens, and the decoder {shape.vocab_size}.",
                 why="the rows of its embedding belong to its own tokenizer.",
-                fix="dataset.tokenizer=<that of the source>, and model.vocab_multiple=1 if it still differs.",
+                fix="dataset.tokenizer=<that of the source>; or a greater model.vocab_multiple.",
             )
         )
     raise_all(ConfigError, problems)
-    return unfolded(shape, multipliers, plain)
+    return scaled(plain, {name: 1 / factor for name, factor in folded_factors(shape, multipliers).items()})
 
 
-def unfolded(shape: DecoderShape, multipliers: Multipliers, plain: Mapping[str, Tensor]) -> Mapping[str, Tensor]:
-    """What a decoder with these multipliers holds so that it computes what the plain state does."""
-    return _Scaled(plain, {name: 1 / factor for name, factor in folded_factors(shape, multipliers).items()})
+def scaled(state: Mapping[str, Tensor], factors: Mapping[str, float]) -> Mapping[str, Tensor]:
+    """A state of which some weights are multiplied as they are read."""
+    return _Scaled(state, factors)
 
 
 def folded_factors(shape: DecoderShape, multipliers: Multipliers) -> dict[str, float]:
@@ -237,8 +248,6 @@ def _multipliers_of(config: Mapping[str, Any], shape: DecoderShape) -> Multiplie
 
 
 class _Scaled(Mapping[str, Tensor]):
-    """A state of which some weights are multiplied as they are read."""
-
     def __init__(self, state: Mapping[str, Tensor], factors: Mapping[str, float]) -> None:
         self._state, self._factors = state, factors
 

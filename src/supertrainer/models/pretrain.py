@@ -5,14 +5,26 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.distributed.tensor import DTensor, distribute_tensor
 
+from supertrainer.config.strict import thaw
+from supertrainer.core.errors import ConfigError
+from supertrainer.core.files import json_text, read_json
+from supertrainer.core.sources import local_path
 from supertrainer.models.decoder import Decoder
 from supertrainer.models.decoder_schema import DecoderModelConfig, DecoderShape
+from supertrainer.models.distributed_checkpoint import METADATA, read_dcp
+from supertrainer.models.llama_format import as_start, folded_factors, from_llama, scaled
 from supertrainer.models.mup import MupTable, Rule, forward_multipliers, mup_table, named_by_rule
+from supertrainer.models.sources import find_source
+
+MODEL_FILE = "model.json"
+"""Of a step directory outside a run: the config of the model whose weights it holds."""
 
 
 class DecoderModel:
@@ -79,11 +91,50 @@ class DecoderModel:
             _keep_own_part(parameter, whole)
 
     def _stored(self, vocab_size: int, table: MupTable) -> Mapping[str, Tensor]:
-        if self.config.source is None:
+        reference = self.config.source
+        if reference is None:
             return {}
-        from supertrainer.models.llama_format import read_source 
+        directory = local_path(reference)
+        is_step = directory is not None and (directory / METADATA).is_file()
+        facts, plain = _of_step(directory) if directory is not None and is_step else from_llama(find_source(reference))
+        return as_start(reference, facts, plain, shape=self.shape(vocab_size), multipliers=table.multipliers)
 
-        return read_source(self.config.source, shape=self.shape(vocab_size), multipliers=table.multipliers)
+
+def described_model(step_directory: Path) -> DecoderModel | None:
+    """The model whose weights a step directory holds: by its own `model.json`, else by its run's config.json.
+
+    Raises:
+        ConfigError: what is written there is no decoder's config.
+    """
+    own, of_run = step_directory / MODEL_FILE, step_directory.resolve().parents[1] / "config.json"
+    file = own if own.is_file() else of_run
+    if not file.is_file():
+        return None
+    try:
+        node = read_json(file)
+        node = node if file == own else node["config"]["model"]
+        return DecoderModel(DecoderModelConfig.model_validate_json(json_text({**node, "source": None})))
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{file} describes no decoder: {' '.join(str(error).split())[:200]}.",
+            why="without its sizes and multipliers the weights beside it can't be read.",
+            fix="name a step directory of a pretraining run.",
+        ) from error
+
+
+def _of_step(directory: Path) -> tuple[dict[str, Any], Mapping[str, Tensor]]:
+    """The sizes and the plain state of a step directory of ours."""
+    model, state = described_model(directory), read_dcp(directory)
+    if model is None:
+        raise ConfigError(
+            f"model.source={directory} doesn't say what its weights are multiplied with.",
+            why=f"neither {MODEL_FILE} is in it nor the config.json of its run above it.",
+            fix="leave it in its run directory, or convert it with scripts/convert_dcp_to_hf.py.",
+        )
+    rows = len(state["embedding.weight"])
+    shape = model.shape(rows)
+    facts = {name: thaw(value) for name, value in vars(shape).items()}
+    return facts, scaled(state, folded_factors(shape, model.table(rows).multipliers))
 
 
 def _start(name: str, rule: Rule, *, seed: int, device: torch.device, dtype: torch.dtype) -> Tensor:
