@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from supertrainer.checkpoint.manifest import step_name, step_of
+from supertrainer.checkpoint.manifest import step_name
 from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.secrets import redact
@@ -102,7 +102,7 @@ def _back(given: argparse.Namespace) -> str:
 
 def _find_step(source: Path, name: str | None) -> Path:
     """The step directory that the command names."""
-    if name is None and step_of(source.resolve().name) is not None:
+    if name is None and (source / ".metadata").is_file():
         return source
     directory = source / "checkpoints" if (source / "checkpoints").is_dir() else source
     store = CheckpointStore(directory, keep_last=None, keep_best=None)
