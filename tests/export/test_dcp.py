@@ -53,7 +53,7 @@ def test_plain_transformers_loads_what_is_written(tmp_path: Path, dtype: str) ->
 
 def test_weights_of_another_config_are_refused(tmp_path: Path) -> None:
     state = started(decoder_model(num_layers=1)).state_dict()
-    with pytest.raises(ConfigError, match="18 weights aren't those of the model|9 weights aren't"):
+    with pytest.raises(ConfigError, match="9 weights aren't those of the model"):
         write_hf(tmp_path / "out", model=decoder_model(), vocab_size=VOCAB, state=state, tokenizer=TOKENIZER)
     assert not list(tmp_path.iterdir())
 
