@@ -52,6 +52,16 @@ class MemmapWriter:
         self._aside = path.with_name(f".{path.name}.{uuid.uuid4().hex}.tmp")
         self._file = self._aside.open("xb")
 
+    @property
+    def documents(self) -> int:
+        """Documents so far."""
+        return len(self._offsets) - 1
+
+    @property
+    def tokens(self) -> int:
+        """Token ids so far."""
+        return self._offsets[-1]
+
     def append(self, tokens: Sequence[int] | np.ndarray) -> None:
         """Adds a document.
 
@@ -87,7 +97,7 @@ class MemmapWriter:
         finally:
             with contextlib.suppress(OSError):
                 beside.unlink()
-        counts = {"documents": len(self._offsets) - 1, "tokens": self._offsets[-1]}
+        counts = {"documents": self.documents, "tokens": self.tokens}
         write_json(self.path.with_suffix(".json"), {**self._facts, "dtype": self._dtype, **counts, **facts})
         fsync_path(self.path.parent)
         return self.path

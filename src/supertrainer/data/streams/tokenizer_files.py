@@ -23,7 +23,8 @@ def read_tokenizer(reference: str) -> PreTrainedTokenizerBase:
     from transformers import AutoTokenizer
 
     path = local_path(reference)
-    place, options = reference if path is None else str(path), {}
+    options: dict[str, Any] = {}
+    place = reference
     if path is not None:
         place, options = _local(path)
     try:
