@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -110,7 +110,7 @@ class LogicalStream:
             return StreamState(dict(self._places), self._offset)
         return StreamState(self._begin.places, self._offset)
 
-    def next_row(self, refill: Any) -> tuple[np.ndarray, np.ndarray]:
+    def next_row(self, refill: Callable[[], None]) -> tuple[np.ndarray, np.ndarray]:
         """The tokens of a row and their documents.
 
         Args:
@@ -140,7 +140,7 @@ class LogicalStream:
             self._offset -= 1  # the last token is the next row's first, so that what follows it is a target
         return tokens, documents
 
-    def _draw(self, refill: Any) -> None:
+    def _draw(self, refill: Callable[[], None]) -> None:
         if self.is_hungry:
             refill()
         names = [name for name, supply in self.supplies.items() if not supply.is_over()]

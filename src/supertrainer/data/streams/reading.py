@@ -11,7 +11,7 @@ import numpy as np
 
 from supertrainer.core.errors import DataError
 from supertrainer.data.streams.blocks import Block, OpenUnits, SourceFiles
-from supertrainer.data.streams.order import are_held_out, key_of, permuted
+from supertrainer.data.streams.order import are_held_out, key_of, place_of, shuffled
 from supertrainer.data.streams.schema import StreamDatasetConfig
 from supertrainer.data.streams.units import ODD_KINDS, Odd, OpenUnit
 
@@ -72,7 +72,7 @@ class SourceOrder:
         if self.max_epochs is not None and epoch >= self.max_epochs:
             return None
         key = key_of("blocks", self.seed, self.files.name, epoch)
-        return epoch, self.blocks[int(permuted(np.array([index]), count=len(self.blocks), key=key)[0])]
+        return epoch, self.blocks[place_of(index, count=len(self.blocks), key=key)]
 
     def epochs(self, at: Cursor) -> float:
         """How often a stream at this place has read its part."""
@@ -86,7 +86,7 @@ class SourceOrder:
             return np.zeros(0, dtype=np.int64)
         place = (block.file, *block.unit.part, block.begin)
         key = key_of("documents", self.seed, self.files.name, epoch, *place)
-        order = block.begin + permuted(np.arange(count), count=count, key=key)
+        order = block.begin + shuffled(count, key=key)
         share = self.config.validation.share
         hold_out = self.files.hold_out_key(block.file, seed=self.seed)
         held = are_held_out(unit.numbers[block.begin : end], key=hold_out, share=share)

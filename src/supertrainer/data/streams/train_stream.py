@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import queue
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,10 +87,9 @@ class TrainStream:
         """
         self._layout, self._isolated, self._orders = layout, isolated, orders
         self._states = {stream.number: stream.state() for stream in streams}
-        ahead = max(2 * layout.rows_a_stream * (layout.sequence_length + 1), _TOKENS_AHEAD // len(streams))
         groups = [list(streams[index :: max(workers, 1)]) for index in range(max(workers, 1))]
         self._makers = [
-            functools.partial(_make_step, group, layout=layout, encoder=encoder, tokens_ahead=ahead)
+            functools.partial(_make_step, group, layout, _Supplier(group, layout=layout, encoder=encoder))
             for group in groups
             if group
         ]
@@ -253,10 +252,20 @@ def states_from(state: Mapping[str, Any] | None, *, streams: int, sources: Seque
     return found
 
 
-def _make_step(
-    streams: Sequence[LogicalStream], *, layout: Layout, encoder: DocumentEncoder, tokens_ahead: int
-) -> _Step:
-    bring = functools.partial(refill, streams, encoder=encoder, tokens_ahead=tokens_ahead)
+class _Supplier:
+    """Brings documents to the streams of a thread: few for the first step, so that it comes soon, then more at once."""
+
+    def __init__(self, streams: Sequence[LogicalStream], *, layout: Layout, encoder: DocumentEncoder) -> None:
+        self._streams, self._encoder = streams, encoder
+        self._ahead = layout.rows_a_stream * (layout.sequence_length + 1)
+        self._most = max(2 * self._ahead, _TOKENS_AHEAD // len(layout.streams))
+
+    def __call__(self) -> None:
+        refill(self._streams, encoder=self._encoder, tokens_ahead=self._ahead)
+        self._ahead = min(2 * self._ahead, self._most)
+
+
+def _make_step(streams: Sequence[LogicalStream], layout: Layout, bring: Callable[[], None]) -> _Step:
     own = set(layout.slots)
     rows: dict[int, tuple[np.ndarray, np.ndarray]] = {}
     for turn in range(layout.rows_a_stream):
