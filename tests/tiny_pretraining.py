@@ -24,7 +24,6 @@ from torch import Tensor
 from supertrainer.core import distributed
 from supertrainer.core.files import write_json
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.data.streams import train_stream
 from supertrainer.data.streams.dataset import StreamDataset
 from supertrainer.data.streams.schema import StreamDatasetConfig
 from supertrainer.models.pretrain import DecoderModel
@@ -38,8 +37,6 @@ from supertrainer.trainers.schema import NoTrackerConfig, PretrainTrainerConfig
 from supertrainer.trainers.trackers import NoTracker
 from tiny_decoders import decoder_tokenizer
 from tiny_models import tiny_texts
-
-train_stream._TOKENS_AHEAD = 1 << 10  # a tiny corpus would be read some hundred times before the first step
 
 MODEL: dict[str, Any] = {
     "num_layers": 2,
@@ -222,16 +219,17 @@ def killed_and_resumed(spec: dict[str, Any], *, kills: int) -> None:
             pretrainer(**spec, attempt=attempt).train()
             os._exit(0)
         if attempt <= kills:
-            before = len(list((Path(spec["directory"]) / "checkpoints").glob("step-*")))
-            deadline = time.monotonic() + 60
-            while time.monotonic() < deadline:  # each attempt gets further than the one before it
-                if len(list((Path(spec["directory"]) / "checkpoints").glob("step-*"))) > before:
-                    break
+            before, deadline = _newest(spec), time.monotonic() + 60
+            while _newest(spec) <= before and time.monotonic() < deadline:  # each attempt gets further than the last
                 time.sleep(0.001)
             time.sleep(randomly.uniform(0, 0.1))
             os.kill(pid, signal.SIGKILL)
         done.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
     write_json(Path(spec["directory"]) / "exits.json", done)
+
+
+def _newest(spec: dict[str, Any]) -> str:
+    return max((folder.name for folder in (Path(spec["directory"]) / "checkpoints").glob("step-*")), default="")
 
 
 def main(specs: str) -> None:

@@ -162,10 +162,20 @@ class PretrainTrainerConfig(TargetModel):
         """How the model is trained, in a word."""
         return "pretraining"
 
+    def schedule_by_length(self) -> tuple[str | None, str]:
+        """The schedule where its rates depend on the length of the run, else None; and those whose rates don't.
+
+        The rates of wsd do so in its decay: a longer run goes on from the checkpoint before it, which is kept.
+        """
+        others = "schedule.name=constant and wsd, and cosine and linear with decay_steps,"
+        return f"schedule.name={self.schedule.name}" if self.schedule.depends_on_length else None, others
+
     def rules(self, config: Any) -> Iterable[Problem]:
         if config.operation not in ("train", "check", "verify"):
             return
         there = placement()
+        if config.run.mode == "full":  # the other modes shorten a run, not its schedule
+            yield from schedule_problems(self)
         yield from division_problems(self, processes=there.processes)
         yield from layout_problems(self.parallel, processes=there.processes)
         if self.precision == "bfloat16" and not there.has_gpu and not self.allow_bfloat16_on_cpu:
@@ -183,20 +193,24 @@ class PretrainTrainerConfig(TargetModel):
             )
 
     @model_validator(mode="after")
-    def _schedule_fits_the_run(self) -> PretrainTrainerConfig:
-        warmup, decay = self.schedule.warmup_steps, self.schedule.decay_steps or 0
-        if warmup + decay > self.max_steps:
-            raise ValueError(
-                f"schedule.warmup_steps={warmup} + decay_steps={decay} are more than max_steps={self.max_steps}: the "
-                f"rate would fall before it has risen. Fix: max_steps={warmup + decay} or more, or a shorter schedule."
-            )
-        return self
-
-    @model_validator(mode="after")
     def _micro_batch_divides(self) -> PretrainTrainerConfig:
         for problem in division_problems(self, processes=1):
             raise ValueError(f"{problem.what} Fix: {problem.fix}")
         return self
+
+
+def schedule_problems(config: PretrainTrainerConfig) -> list[Problem]:
+    """Whether the rate has risen before it falls, and has fallen when the run ends."""
+    warmup, decay, steps = config.schedule.warmup_steps, config.schedule.decay_steps or 0, config.max_steps
+    if warmup + decay <= steps:
+        return []
+    return [
+        Problem(
+            f"trainer.schedule.warmup_steps={warmup} + decay_steps={decay} are more than trainer.max_steps={steps}.",
+            why="the run would end before the rate has risen and fallen as asked.",
+            fix=f"trainer.max_steps={warmup + decay} or more, or a shorter warm-up or decay.",
+        )
+    ]
 
 
 def rows_of_process(config: PretrainTrainerConfig, *, processes: int) -> int:

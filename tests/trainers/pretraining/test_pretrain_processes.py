@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -127,8 +129,10 @@ def test_divided_weights_write_a_whole_model_and_samples(folder: Path) -> None:
 
 def test_a_run_that_is_killed_again_and_again_has_the_bits_of_one_that_is_not(tmp_path: Path) -> None:
     keys = {"texts": 20, "max_steps": 40, "save_every": 2, "keep_last": 2}
-    specs = [{"directory": str(tmp_path / "killed"), "kills": 4, **keys}]
-    launch(1, specs, tmp_path, script=tiny_pretraining.__file__)
+    specs = tmp_path / "specs.json"
+    specs.write_text(json.dumps([{"directory": str(tmp_path / "killed"), "kills": 4, **keys}]))
+    command = [sys.executable, tiny_pretraining.__file__, str(specs)]
+    subprocess.run(command, check=True, timeout=280, capture_output=True)
     assert json.loads((tmp_path / "killed" / "exits.json").read_text()) == [-9, -9, -9, -9, 0]
     pretrainer(tmp_path / "whole", **keys).train()
     assert same_bits(tmp_path / "whole", tmp_path / "killed", 40)

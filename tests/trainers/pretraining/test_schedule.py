@@ -35,6 +35,9 @@ def shares(max_steps: int, **keys: object) -> list[float]:
         ({"name": "wsd", "warmup_steps": 2, "decay_steps": 1, "final_share": 0.0}, [0.5, 1, 1, 1, 0]),
         ({"name": "wsd", "warmup_steps": 2, "decay_steps": 0, "final_share": 0.0}, [0.5, 1, 1, 1, 1]),
         ({"name": "wsd", "warmup_steps": 0, "decay_steps": 5, "final_share": 0.0}, [1, 0.75, 0.5, 0.25, 0]),
+        ({"name": "wsd", "warmup_steps": 1, "decay_steps": 9, "final_share": 0.0}, [1, 0.75, 0.5, 0.25, 0]),
+        ({"name": "wsd", "warmup_steps": 10, "decay_steps": 9}, [0.1, 0.2, 0.3, 0.4, 0.5]),
+        ({"name": "cosine", "warmup_steps": 10}, [0.1, 0.2, 0.3, 0.4, 0.5]),
     ],
 )
 def test_five_updates_have_these_rates(keys: dict[str, object], expected: list[float]) -> None:
