@@ -13,7 +13,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from supertrainer.core.errors import CheckpointError, SupertrainerError
+from supertrainer.core.errors import CheckpointError, DataError, SupertrainerError
 from supertrainer.trainers.pretraining import saving
 from supertrainer.trainers.pretraining.session import PretrainSession
 from tiny_pretraining import apart, checkpoint, facts, poisoned, pretrainer, same_bits, signals, state
@@ -147,6 +147,12 @@ def test_the_model_that_is_written_has_the_validation_loss(tmp_path: Path) -> No
         logits = model(inputs, use_cache=False).logits
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), targets.flatten())
     assert result.metrics["loss"] == pytest.approx(loss.item(), rel=1e-5)
+
+
+def test_what_is_wrong_with_the_held_out_rows_shows_before_the_first_step(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match="held-out documents"):
+        pretrainer(tmp_path / "run", eval_every=3, dataset={"validation": {"share": 0.0}}).train()
+    assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
 def test_samples_are_written_at_every_evaluation_and_change_nothing(tmp_path: Path) -> None:

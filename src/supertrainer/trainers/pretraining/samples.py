@@ -65,7 +65,8 @@ def continuations(
 def _prompt_ids(tokenizer: PreTrainedTokenizerBase, prompt: str) -> list[int]:
     """A document that begins with the prompt, as the stream would encode it."""
     ids = tokenizer.encode(prompt, add_special_tokens=False)
-    return ids if tokenizer.bos_token_id is None else [tokenizer.bos_token_id, *ids]
+    begins = tokenizer.bos_token_id is not None and tokenizer.bos_token_id != tokenizer.eos_token_id
+    return [tokenizer.bos_token_id, *ids] if begins else ids or [tokenizer.eos_token_id]
 
 
 def _choose(logits: Tensor, temperature: float, generator: torch.Generator) -> int:

@@ -81,7 +81,14 @@ class PretrainSession:
         )
 
     def start(self) -> None:
-        """Opens the stream where the run stands, and begins to count."""
+        """Opens the stream where the run stands, and begins to count.
+
+        Raises:
+            DataError: there is nothing to train on, or nothing to evaluate where that is asked for.
+            CheckpointError: the disk has no room for a checkpoint.
+        """
+        if self._config.eval_every:
+            _ = self._validation  # what is wrong with it shows now, not after the first thousand steps
         store, parameters = self._trainer.store, self._built.parameters
         on_main_then_broadcast(lambda: store.check_free_space(CHECKPOINT_BYTES * parameters))
         self._stream = self._trainer.dataset.open(
