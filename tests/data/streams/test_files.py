@@ -169,4 +169,4 @@ def test_a_faulty_setting_is_refused(
     settings: dict[str, Any], message: str, dataset: Callable[..., StreamDataset]
 ) -> None:
     with pytest.raises(ValidationError, match=message):
-        dataset(settings.get("sources", {"a": {"path": "some/set"}}), **settings)
+        dataset(**{"sources": {"a": {"path": "some/set"}}, **settings})
