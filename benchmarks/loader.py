@@ -84,7 +84,7 @@ def measured(options: argparse.Namespace, *, directory: Path) -> dict[str, Any]:
         for name, path in forms.items()
         if name != "bin"
     }
-    tokens = int(str(tokenize(made["jsonl"].config, output=forms["bin"])["tokens"]))
+    tokens = tokenize(made["jsonl"].config, output=forms["bin"])["tokens"]
     made["memmap"] = dataset(forms["bin"], tokenizer=directory / "tokenizer", workers=options.workers)
     backend = made["jsonl"].tokenizer().backend_tokenizer
     bare(documents, backend=backend)

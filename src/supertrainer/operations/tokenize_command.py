@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -42,7 +43,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, object]:
+def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, Any]:
     """Encodes all documents of a config's sources, in the order of the files, into NAME.bin and what goes with it.
 
     BOS and EOS aren't written: training adds them as its own config says.
