@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from pydantic import ValidationError
@@ -37,11 +38,12 @@ def main(argv: Sequence[str]) -> int:
     left_out = ", ".join(f"{facts['odd'][kind]:,} {kind}" for kind in ODD_KINDS if facts["odd"][kind])
     if left_out:
         print(f"odd documents: {left_out}")
-    print(f"next: dataset=pretrain/memmap dataset.sources.tokens.path={options.output} dataset.tokenizer={options.tokenizer}")
+    chosen = f"dataset.sources.tokens.path={options.output} dataset.tokenizer={options.tokenizer}"
+    print(f"next: dataset=pretrain/memmap {chosen}")
     return 0
 
 
-def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, object]:
+def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, Any]:
     """Encodes all documents of a config's sources, in the order of the files, into NAME.bin and what goes with it.
 
     BOS and EOS aren't written: training adds them as its own config says.
@@ -80,7 +82,9 @@ def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, object]:
         if not writer.documents:
             raise DataError("there is no document to write.", fix="other files, or other policies.")
         counts = {"odd": dict(zip(ODD_KINDS, odd, strict=True))}
-        writer.commit(**counts, sources={name: stamp for source in sources for name, stamp in source.fingerprint().items()})
+        writer.commit(
+            **counts, sources={name: stamp for source in sources for name, stamp in source.fingerprint().items()}
+        )
     return {
         "documents": writer.documents,
         "tokens": writer.tokens,
@@ -115,7 +119,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--files", help="pattern of the files inside a folder or Hub id")
     parser.add_argument("--text-column", default="text", help="column or key that holds a document's text")
     parser.add_argument("--separator", help=r"between documents in plain text files, such as '\n\n\n'")
-    parser.add_argument("--special-tokens", default="text", help="text or token: special tokens written out in documents")
+    parser.add_argument(
+        "--special-tokens", default="text", help="text or token: special tokens written out in documents"
+    )
     parser.add_argument("--cache", help="where compressed text is unpacked")
     return parser
 

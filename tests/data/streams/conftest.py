@@ -23,7 +23,7 @@ def tokenizer(tmp_path: Path) -> Path:
 
     vocabulary = ["<bos>", "<eos>", "<unk>", *(f"w{number}" for number in range(WORDS))]
     backend = Tokenizer(models.WordLevel({word: i for i, word in enumerate(vocabulary)}, unk_token="<unk>"))
-    backend.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()  # `<eos>` in a text is three signs
     made = PreTrainedTokenizerFast(
         tokenizer_object=backend, bos_token="<bos>", eos_token="<eos>", unk_token="<unk>", pad_token="<unk>"
     )
@@ -55,8 +55,3 @@ def write(tmp_path: Path) -> Callable[..., Path]:
         return path
 
     return make
-
-
-def words(number: int, count: int) -> str:
-    """A document of one word, so often: its token ids are `number + 3`."""
-    return " ".join([f"w{number}"] * count)

@@ -91,6 +91,20 @@ class SourceFiles:
         """Bytes of its documents as the files hold them."""
         return sum(file.path.stat().st_size for file in self.files)
 
+    def most_tokens(self) -> int | None:
+        """More tokens it can't give: one for each byte, BOS and EOS for each document; None: no bound is known.
+
+        Tables may hold a text once that many rows have.
+        """
+        if self.config.max_epochs is None or {file.format for file in self.files} & {"parquet", "arrow"}:
+            return None
+        most = 0
+        for index, unit in self.units(block_bytes=_EXACT_BYTES):
+            reader = self.readers[index]
+            size = unit.size // reader.tokens.tokens.itemsize if isinstance(reader, TokenFile) else unit.size
+            most += size + 2 * (size if unit.documents is None else unit.documents)
+        return most * self.config.max_epochs
+
     def units(self, *, block_bytes: int) -> list[tuple[int, Unit]]:
         """Every unit with the index of its file."""
         exact = self.size <= _EXACT_BYTES

@@ -234,6 +234,24 @@ class StreamDataset:
             isolated=self.config.isolate_documents,
         )
 
+    def require_length(self, *, sequence_length: int, global_batch_size: int, steps: int) -> None:
+        """Refuses more steps than the documents can last for, as far as that is known without encoding them.
+
+        A token stands for a byte at least, so the bound is generous for text and exact for token ids.
+
+        Raises:
+            DataError: they are too few.
+        """
+        bounds = [source.most_tokens() for source in self.sources.values()]
+        needed, most = steps * global_batch_size * sequence_length, sum(bound for bound in bounds if bound is not None)
+        if None not in bounds and needed > most:
+            raise DataError(
+                f"{steps:,} steps of {global_batch_size:,} rows need {needed:,} tokens, and there are at most "
+                f"{most:,}.",
+                why="every source has max_epochs.",
+                fix="fewer steps, a larger max_epochs (null: as often as needed), or more documents.",
+            )
+
     def num_streams(self, global_batch_size: int) -> int:
         """How many logical streams there are, see `stream_count`."""
         return stream_count(self.config.num_streams, global_batch_size=global_batch_size, counts=self._counts)

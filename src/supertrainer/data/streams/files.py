@@ -85,7 +85,7 @@ def fingerprint(file: DocumentFile) -> dict[str, Any]:
             digest.update(stream.read())
             return {"size": size, "sha256": digest.hexdigest()}
         for number in range(_SAMPLES):
-            stream.seek((size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
+            stream.seek(max(0, size - _SAMPLE_BYTES) * number // (_SAMPLES - 1))
             digest.update(stream.read(_SAMPLE_BYTES))
     return {"size": size, "sha256": digest.hexdigest(), "sampled": True}
 
