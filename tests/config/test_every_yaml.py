@@ -13,6 +13,7 @@ from omegaconf import OmegaConf
 from supertrainer.config.command import Command
 from supertrainer.config.front_door import compose_command
 from supertrainer.config.groups import config_directory, describe, read_groups
+from supertrainer.config.identity import flat_keys
 from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.config.targets import load_target, schema_class
 from supertrainer.config.tasks import EncoderTask, Task
@@ -96,20 +97,22 @@ def test_an_experiment_says_what_it_is(experiment: str) -> None:
 @pytest.mark.parametrize("name", sorted(name for name in GROUPS.files if name.split("/")[0] in ("model", "dataset")))
 def test_every_model_and_dataset_fits_its_experiment(name: str) -> None:
     group, _, option = name.partition("/")
-    missing = {"source": "README.md"} if group == "dataset" else {}
+    missing = {"source": "README.md", "path": "README.md"} if group == "dataset" else {}
     tree = OmegaConf.load(GROUPS.files[name])
-    given = [
-        f"{group}.{key}={missing.get(key, 'value')}"
-        for key, value in OmegaConf.to_container(tree).items()
+    absent = {
+        key: missing.get(key.rpartition(".")[2], "value")
+        for key, value in flat_keys(OmegaConf.to_container(tree))
         if value == "???"
-    ]
+    }
     experiment = f"train_{option.split('/')[0]}"
     if experiment in GROUPS.experiments:
+        given = [f"{group}.{key}={value}" for key, value in absent.items()]
         assert config_of(f"+experiment={experiment}", f"{group}={option}", *given) is not None
         return
-    node = {**OmegaConf.to_container(tree), **dict(word.partition(".")[2].split("=", 1) for word in given)}
-    schema = schema_class(node["_target_"], path=group, allowed=())
-    assert schema.model_validate_json(json.dumps(node)) is not None
+    for key, value in absent.items():
+        OmegaConf.update(tree, key, value)
+    schema = schema_class(tree["_target_"], path=group, allowed=())
+    assert schema.model_validate_json(json.dumps(OmegaConf.to_container(tree))) is not None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from supertrainer.trainers import progress
+from supertrainer.trainers import progress_bar
 from supertrainer.trainers.progress import Progress
 
 ARGS: Any = SimpleNamespace(disable_tqdm=False)
@@ -31,7 +31,7 @@ def play(shown: Progress, *, steps: int) -> None:
 
 def test_a_log_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     clock = iter([0.0, 10.0, 31.0, 31.0, 40.0, 62.0, 62.0])
-    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    monkeypatch.setattr(progress_bar.time, "monotonic", lambda: next(clock))
     monkeypatch.setattr(sys.stderr, "isatty", lambda: False)
     with caplog.at_level(logging.INFO):
         play(Progress(main_metric="macro_f1"), steps=4)

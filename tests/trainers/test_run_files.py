@@ -19,7 +19,7 @@ from supertrainer.core.records import read_records
 from supertrainer.models.saving import load_trained
 from supertrainer.trainers import base
 from supertrainer.trainers.checkpointing import checkpoint_bytes
-from supertrainer.trainers.stopping import SIGNALS, StopSignal
+from supertrainer.trainers.stop_request import SIGNALS, StopRequest
 from tiny_models import save_tiny
 from tiny_training import LABELS, signals, tiny_trainer
 
@@ -147,8 +147,8 @@ def test_a_signal_in_the_last_step_stops_nothing(tmp_path: Path) -> None:
 
 def test_a_second_ctrl_c_stops_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([100.0, 101.0, 103.0])
-    monkeypatch.setattr("supertrainer.trainers.stopping.time.monotonic", lambda: next(clock))
-    stop = StopSignal()
+    monkeypatch.setattr("supertrainer.trainers.stop_request.time.monotonic", lambda: next(clock))
+    stop = StopRequest()
     with stop.listening():
         os.kill(os.getpid(), signal.SIGINT)
         os.kill(os.getpid(), signal.SIGINT)  # a second later: torchrun handing the same one on

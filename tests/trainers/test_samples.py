@@ -21,7 +21,8 @@ from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.generation import generate
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.models.loading import quiet_transformers
-from supertrainer.trainers.samples import SampleGenerations, sample_prompts, write_samples
+from supertrainer.trainers.samples import SampleGenerations, sample_prompts
+from supertrainer.trainers.samples_file import write_samples
 from tiny_chats import POSITIONS, tiny_chat_model, tiny_chat_tokenizer
 
 TOKENIZER = tiny_chat_tokenizer()

@@ -12,7 +12,7 @@ import dataclasses
 import logging
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 
 from supertrainer.checkpoint import retention
@@ -40,9 +40,17 @@ class CheckpointStore:
         directory: `checkpoints/` of the run; need not exist.
         keep_last: how many of the newest `prune` keeps, 1 or more; None for all.
         keep_best: a key of `extra["metrics"]` and whether greater is better: the best is kept too.
+        keep_steps: steps that are kept too, whatever comes after them.
     """
 
-    def __init__(self, directory: Path, *, keep_last: int | None, keep_best: tuple[str, bool] | None) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        *,
+        keep_last: int | None,
+        keep_best: tuple[str, bool] | None,
+        keep_steps: Collection[int] = (),
+    ) -> None:
         if keep_last is not None and keep_last < 1:
             raise CheckpointError(
                 f"keep_last={keep_last} would delete the last good checkpoint.",
@@ -52,6 +60,7 @@ class CheckpointStore:
         self.directory = directory
         self.keep_last = keep_last
         self.keep_best = keep_best
+        self.keep_steps = frozenset(keep_steps)
         self._whole_step: int | None = None  # hashed while it was written, so it needn't be read again
 
     @property
@@ -114,10 +123,13 @@ class CheckpointStore:
             self.incoming.mkdir(exist_ok=True)
         return final
 
-    def find_latest(self) -> Checkpoint | None:
+    def find_latest(self, *, up_to: int | None = None) -> Checkpoint | None:
         """The newest complete checkpoint, read in full and compared by hash; None where the run has none yet.
 
         Each newer one that is broken is logged and named in `Checkpoint.skipped`.
+
+        Args:
+            up_to: not beyond this step.
 
         Raises:
             CheckpointError: there are step directories but none is whole. Starting again from nothing would throw
@@ -127,7 +139,7 @@ class CheckpointStore:
         for _ in range(SEARCHES):
             skipped = []
             vanished = False
-            for step in reversed(self.steps()):
+            for step in reversed([found for found in self.steps() if up_to is None or found <= up_to]):
                 path = self._path(step)
                 try:
                     found = read_checkpoint(path, hashes=True)
@@ -169,6 +181,7 @@ class CheckpointStore:
             return
         complete = self._complete()
         keep = {checkpoint.step for checkpoint in complete[-self.keep_last :]}
+        keep |= {checkpoint.step for checkpoint in complete} & self.keep_steps
         if self.keep_best is not None:
             metric, greater = self.keep_best
             best = retention.best_of(complete, metric=metric, greater_is_better=greater)
@@ -178,6 +191,11 @@ class CheckpointStore:
         if doomed and (self._whole_step in keep or any(self._is_complete(self._path(step)) for step in sorted(keep))):
             for step in doomed:
                 retention.discard(self._path(step))
+
+    def abandon_after(self, step: int) -> None:
+        """Deletes the checkpoints of later steps: the run has left the course that they belong to."""
+        for later in [found for found in self.steps() if found > step]:
+            retention.discard(self._path(later))
 
     def steps(self) -> list[int]:
         """Steps that have a directory, complete or not, rising.

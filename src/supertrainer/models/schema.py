@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from supertrainer.config.strict import ExistingSource, FrozenMapping, NotIdentity, StrictModel, TargetModel
 from supertrainer.config.tasks import EncoderTask
+from supertrainer.models.decoder_schema import DecoderModelConfig as DecoderModelConfig
 
 
 class ModelKwargs(StrictModel):

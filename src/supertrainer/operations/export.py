@@ -22,7 +22,7 @@ from supertrainer.models.tokenizers import read_tokenizer
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import relative
 from supertrainer.operations.scoring import build_dataset
-from supertrainer.trainers.session import training_device
+from supertrainer.trainers.devices import training_device
 
 log = logging.getLogger(__name__)
 

@@ -20,9 +20,9 @@ from supertrainer.operations.memory_record import record_estimate, record_measur
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
 from supertrainer.operations.scoring import build_dataset, build_trainer, data_facts, score
+from supertrainer.trainers.devices import training_device
 from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.results import TrainResult
-from supertrainer.trainers.session import training_device
 from supertrainer.trainers.steps import steps_per_epoch
 
 log = logging.getLogger(__name__)

@@ -37,10 +37,11 @@ from supertrainer.trainers.checkpointing import (
     load_weights,
     selected_of,
 )
+from supertrainer.trainers.devices import training_device
 from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult, result_of
 from supertrainer.trainers.schema import TrainerConfig
-from supertrainer.trainers.session import Session, build_session, rows_of_a_step, training_device
+from supertrainer.trainers.session import Session, build_session, rows_of_a_step
 from supertrainer.trainers.steps import planned_steps
 from supertrainer.trainers.trackers import Tracker
 
@@ -235,7 +236,7 @@ class TaskTrainer(ABC):
         if distributed.is_main():
             self.tracker.open(self.run.path, first_step=step + 1)
         try:
-            with full_disk_is_told(self.store, session.trainer), session.stop.listening():
+            with full_disk_is_told(self.store, session.trainer), session.stop.request.listening():
                 session.trainer.train(resume_from_checkpoint=None if latest is None else str(latest.path))
         finally:
             self.tracker.close()

@@ -28,7 +28,8 @@ from supertrainer.trainers.isolation import require_isolation
 from supertrainer.trainers.lora_plus import faster_b
 from supertrainer.trainers.losses import Objective
 from supertrainer.trainers.results import TrainResult
-from supertrainer.trainers.samples import SAMPLES_FILE, SampleGenerations, sample_prompts
+from supertrainer.trainers.samples import SampleGenerations, sample_prompts
+from supertrainer.trainers.samples_file import SAMPLES_FILE
 from supertrainer.trainers.schema import LlmTrainerConfig
 from supertrainer.trainers.session import Session
 

@@ -66,7 +66,7 @@ def result_of(
         rows = session.tokens.rows_up_to(step) - session.tokens.rows_up_to(first)
         tokens = session.tokens.up_to(step) - session.tokens.up_to(first)
     return TrainResult(
-        stopped_by=session.stop.reason if session is not None and selected is None else None,
+        stopped_by=session.stop.request.reason if session is not None and selected is None else None,
         step=step,
         first_step=first,
         planned_steps=planned_steps,

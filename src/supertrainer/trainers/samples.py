@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,16 +12,14 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from supertrainer.core.distributed import on_main_then_broadcast
-from supertrainer.core.files import json_text, write_atomic
-from supertrainer.core.records import read_records
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text
 from supertrainer.inference.generation import generate, position_limit
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.metrics.generation import GenerationSums
+from supertrainer.trainers.samples_file import write_samples
 
 PREFIX = "sample_"
-SAMPLES_FILE = "samples.jsonl"
 
 
 @dataclass(frozen=True)
@@ -149,15 +147,3 @@ def sample_prompts(
         if limit is None or len(ids) < limit:
             chosen.append(SamplePrompt(number, as_text(talk.prompt), tuple(ids), answer))
     return chosen
-
-
-def write_samples(path: Path, rows: Sequence[Mapping[str, Any]], *, step: int) -> None:
-    """Adds the rows of a step to the file, in the place of those that an interrupted run wrote for it; whole or not at
-    all.
-
-    Raises:
-        OSError: the disk is full or the directory isn't writable.
-    """
-    kept = [row for row in read_records(path).rows if row.get("step") != step]
-    everything = sorted([*kept, *rows], key=lambda row: row["step"])
-    write_atomic(path, "".join(f"{json_text(row)}\n" for row in everything))

@@ -20,6 +20,7 @@ from supertrainer.trainers.kwargs import (
     REFUSED_PEFT_KWARGS,
     REFUSED_TRAINING_KWARGS,
 )
+from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig as PretrainTrainerConfig
 from supertrainer.trainers.ranges import range_problems
 from supertrainer.trainers.steps import (
     accumulation_steps,

@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from supertrainer.core.distributed import device_index, rank, world_size
+from supertrainer.core.distributed import rank, world_size
 from supertrainer.data.batching import BatchPlan, MicroBatchSampler
 from supertrainer.data.collation import EncodedRows, collate
 from supertrainer.data.masking import EpochNumbers, MaskedRows
@@ -104,11 +104,6 @@ def build_session(
         regroup=regroup,
     )
     return Session(trainer, metrics, stop, tokens)
-
-
-def training_device() -> torch.device:
-    """Where this process trains."""
-    return torch.device("cuda", device_index()) if torch.cuda.is_available() else torch.device("cpu")
 
 
 def rows_of_a_step(args: TrainingArguments, *, rows: int) -> str:

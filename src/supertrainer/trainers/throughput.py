@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import resource
 import sys
+import time
 from pathlib import Path
 
 import torch
@@ -27,6 +30,31 @@ def peak_flops(device: torch.device, *, half_precision: bool) -> float | None:
         return None
     name = torch.cuda.get_device_name(device)
     return next((peak for part, peak in PEAK_FLOPS.items() if part in name), None)
+
+
+def measured_flops(device: torch.device, dtype: torch.dtype, *, size: int = 1024, seconds: float = 0.05) -> float:
+    """What the device does in FLOP/s in the product of two square matrices: its peak, where no data sheet says it.
+
+    Args:
+        device: a CPU is measured with the threads that torch has here.
+        dtype: of the matrices.
+        size: of a side.
+        seconds: about how long it takes.
+    """
+    one = torch.ones(size, size, device=device, dtype=dtype)
+    into = torch.empty_like(one)
+    best = math.inf
+    until = time.perf_counter() + seconds
+    for attempt in itertools.count():
+        started = time.perf_counter()
+        torch.mm(one, one, out=into)
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+        ended = time.perf_counter()
+        best = min(best, ended - started) if attempt else best  # the first one warms up
+        if ended > until and attempt:
+            break
+    return 2 * size**3 / best
 
 
 def flops_per_token(model: nn.Module) -> float:
