@@ -117,11 +117,14 @@ def test_spans_of_a_large_file_hold_every_line_once(
     dataset: Callable[..., StreamDataset], write: Callable[..., Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(blocks, "_EXACT_BYTES", 0)
-    monkeypatch.setattr(blocks, "_SMALLEST_SPAN", 7)
+    monkeypatch.setattr(blocks, "_BLOCKS_A_STREAM", 10_000)  # so that spans are the smallest
     texts = [f"w{number} " * (1 + number % 5) for number in range(50)]
-    made = dataset(write("large.jsonl", texts), block_bytes=1024)
-    assert made.facts()["text"]["documents"] is None
-    assert texts_of(made) == Counter(texts)
+    path = write("large.jsonl", texts)
+    for span in range(7, 60):  # some end just before a line, at its first byte, and within it; some hold none
+        monkeypatch.setattr(blocks, "_SMALLEST_SPAN", span)
+        made = dataset(path)
+        assert made.facts()["text"]["documents"] is None
+        assert texts_of(made) == Counter(texts)
 
 
 ODD: list[Any] = ["w0", None, "", " \n", "\ud800 w1", "w2 " * 500, "w3"]

@@ -121,7 +121,7 @@ class SourceFiles:
 
     def numbers(self, index: int, unit: Unit) -> np.ndarray:
         """The numbers of a unit's documents in their file."""
-        return self.readers[index].open(unit).numbers
+        return self.readers[index].numbers(unit)
 
 
 def count_documents(source: SourceFiles, *, block_bytes: int, seed: int, share: float) -> tuple[int, int] | None:
@@ -130,7 +130,7 @@ def count_documents(source: SourceFiles, *, block_bytes: int, seed: int, share: 
     if any(unit.documents is None for _, unit in units):
         return None
     documents = sum(unit.documents or 0 for _, unit in units)
-    if source.size > _EXACT_BYTES:
+    if source.size > _EXACT_BYTES or not share:
         return documents, round(documents * (1 - share))
     held = sum(
         int(are_held_out(source.numbers(file, unit), key=source.hold_out_key(file, seed=seed), share=share).sum())
@@ -171,7 +171,7 @@ def wanted_blocks(
     source: SourceFiles, blocks: Sequence[Block], *, seed: int, share: float, held_out: bool
 ) -> list[Block]:
     """The blocks without those of a small source that hold none of the documents that are wanted."""
-    if source.size > _EXACT_BYTES:
+    if source.size > _EXACT_BYTES or not (share or held_out):
         return list(blocks)
     wanted: dict[tuple[int, Unit], np.ndarray] = {}
     for block in blocks:

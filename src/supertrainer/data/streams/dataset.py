@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import json
@@ -182,7 +183,9 @@ class StreamDataset:
         layout = Layout(global_batch_size, streams, sequence_length, rank, world_size)
         states = states_from(state, streams=streams, sources=tuple(self.config.sources))
         orders = {
-            name: self._order(name, streams=streams, held_out=False, max_epochs=source.max_epochs)
+            name: dataclasses.replace(
+                self._order(name, streams=streams, held_out=False, max_epochs=source.max_epochs), ended=set()
+            )
             for name, source in self.config.sources.items()
         }
         units = OpenUnits(self.config.max_open_blocks or len(layout.streams) * len(orders))

@@ -53,6 +53,9 @@ class SourceOrder:
         blocks: the same for every process.
         streams: how many logical streams divide the blocks among them.
         held_out: whether this is about the held-out documents, or about the others.
+        max_epochs: how often they may be read; None: as often as needed.
+        config: the policies.
+        ended: takes the stream that comes to its end first, which is told; None: nothing is told.
     """
 
     files: SourceFiles
@@ -62,6 +65,7 @@ class SourceOrder:
     held_out: bool
     max_epochs: int | None
     config: StreamDatasetConfig
+    ended: set[int] | None = None
 
     def locate(self, stream: int, number: int) -> tuple[int, Block] | None:
         """The epoch and the block that are the `number`-th of a stream; None beyond the last epoch.
@@ -177,10 +181,7 @@ class Lane:
             self._block = self.order.locate(self.stream, self._at.block)
             if self._block is None:
                 self.ended = True
-                log.info(
-                    "source %s has run out in stream %d after %d epochs",
-                    self.order.files.name, self.stream, self.order.max_epochs,
-                )  # fmt: skip
+                self._tell_the_end()
                 return False
             epoch, block = self._block
             self._documents = self.order.documents(epoch, block, self._units.get(self.order.files, block))
@@ -188,6 +189,17 @@ class Lane:
             return True
         self._at, self._documents = Cursor(self._at.block + 1, 0), None
         return False
+
+    def _tell_the_end(self) -> None:
+        """Once for all streams of a process, which come to their ends about the same time."""
+        if self.order.ended == set():
+            self.order.ended.add(self.stream)
+            log.warning(
+                "source %s has run out in stream %d after %d epochs; the others go on at their shares",
+                self.order.files.name,
+                self.stream,
+                self.order.max_epochs,
+            )
 
     def _nothing(self, odd: Sequence[int]) -> DataError:
         told = ", ".join(f"{count:,} {kind}" for kind, count in zip(ODD_KINDS, odd, strict=True) if count)

@@ -126,7 +126,9 @@ class StreamDatasetConfig(TargetModel):
         description="Largest block of text whose documents are shuffled among themselves; blocks are shuffled too.",
     )
     max_open_blocks: Annotated[int | None, NotIdentity] = Field(
-        None, gt=0, description="Blocks open at once in a process, which bounds its memory; null: one for each stream."
+        None,
+        gt=0,
+        description="Blocks open at once in a process, which bounds its memory; null: one for each stream and source.",
     )
     workers: Annotated[int, NotIdentity] = Field(
         1, ge=0, le=64, description="Threads of a process that read and encode ahead; 0: none, when rows are asked for."

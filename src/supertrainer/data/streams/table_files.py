@@ -39,6 +39,9 @@ class ParquetFile:
             if (group := self._metadata.row_group(index)).num_rows
         ]
 
+    def numbers(self, unit: Unit) -> np.ndarray:
+        return np.arange(unit.part[1], unit.part[1] + (unit.documents or 0))
+
     def open(self, unit: Unit) -> OpenUnit:
         import pyarrow as pa
         import pyarrow.parquet as pq
@@ -81,6 +84,9 @@ class ArrowFile:
                 found.append(Unit((index, first), len(chunk), chunk.nbytes))
             first += len(chunk)
         return found
+
+    def numbers(self, unit: Unit) -> np.ndarray:
+        return np.arange(unit.part[1], unit.part[1] + (unit.documents or 0))
 
     def open(self, unit: Unit) -> OpenUnit:
         import pyarrow as pa
@@ -140,6 +146,9 @@ class TokenFile:
             Unit((begin, end), end - begin, int(sizes[begin:end].sum()))
             for begin, end in runs(sizes, block_bytes=block_bytes)
         ]
+
+    def numbers(self, unit: Unit) -> np.ndarray:
+        return np.arange(*unit.part)
 
     def open(self, unit: Unit) -> OpenUnit:
         return _OpenTokens(self, *unit.part)

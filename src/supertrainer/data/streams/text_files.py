@@ -37,6 +37,9 @@ class JsonLines:
         content = mapped(self.path)
         return [Unit(span, len(_lines(content, span)[0]), span[1] - span[0]) for span in spans]
 
+    def numbers(self, unit: Unit) -> np.ndarray:
+        return _lines(mapped(self.path), unit.part)[0]
+
     def open(self, unit: Unit) -> OpenUnit:
         content = mapped(self.path)
         return _OpenLines(self, content, *_lines(content, unit.part))
@@ -136,6 +139,9 @@ class TextFile:
             Unit((begin, end), end - begin, int(sizes[begin:end].sum()))
             for begin, end in runs(sizes, block_bytes=block_bytes)
         ]
+
+    def numbers(self, unit: Unit) -> np.ndarray:
+        return self._begins[unit.part[0] : unit.part[1]]
 
     def open(self, unit: Unit) -> OpenUnit:
         begin, end = unit.part

@@ -62,6 +62,10 @@ class UnitFile(Protocol):
         """
         ...
 
+    def numbers(self, unit: Unit) -> np.ndarray:
+        """`OpenUnit.numbers` of a unit, without reading its documents where they are known so."""
+        ...
+
     def open(self, unit: Unit) -> OpenUnit:
         """The documents of a unit."""
         ...
