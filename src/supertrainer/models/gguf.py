@@ -8,16 +8,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import logging
-import os
-import shutil
-import time
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 from supertrainer.core.errors import ConfigError, MissingDependencyError
-from supertrainer.core.files import fsync_path, sha256_file
-from supertrainer.core.user_cache import user_cache
+from supertrainer.core.files import sha256_file
+from supertrainer.core.user_cache import made_once, user_cache
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.tokenizers import save_tokenizer
 
@@ -25,13 +21,10 @@ log = logging.getLogger(__name__)
 
 _MAGIC = b"GGUF"
 _NAME_DIGITS = 16
-_ABANDONED_SECONDS = 6 * 3600.0  # no conversion takes so long: what is left aside is of one that was killed
 
 
 def converted(file: Path) -> Path:
     """The directory with a GGUF file's model and tokenizer as safetensors; made where it isn't there yet.
-
-    Any number of processes may ask at once: each writes aside, the first to rename has made it.
 
     Raises:
         ConfigError: it isn't a GGUF file, or of an architecture that transformers can't read from one.
@@ -48,34 +41,14 @@ def converted(file: Path) -> Path:
     digest = _digest(file.resolve(), state.st_size, state.st_mtime_ns)
     directory = user_cache() / "gguf" / digest[:_NAME_DIGITS]
     if not directory.is_dir():
-        _convert_into(directory, file)
-    return directory
+        log.info("%s is converted once, to %s: this takes a minute", file, directory)
+    return made_once(directory, fill=lambda aside: _convert(file, aside))
 
 
 @functools.cache
 def _digest(file: Path, size: int, mtime_ns: int) -> str:
     """Of a file's content; asked once in a process for a file that doesn't change."""
     return sha256_file(file)
-
-
-def _convert_into(directory: Path, file: Path) -> None:
-    log.info("%s is converted once, to %s: this takes a minute", file, directory)
-    directory.parent.mkdir(parents=True, exist_ok=True)
-    for left in directory.parent.glob(".*.incoming"):
-        with contextlib.suppress(OSError):
-            if time.time() - left.stat().st_mtime > _ABANDONED_SECONDS:
-                shutil.rmtree(left)
-    aside = directory.with_name(f".{directory.name}.{uuid.uuid4().hex}.incoming")
-    aside.mkdir()
-    try:
-        _convert(file, aside)
-        for written in aside.iterdir():
-            fsync_path(written)
-        with contextlib.suppress(OSError):  # another process was first: what it made is the same
-            os.rename(aside, directory)
-        fsync_path(directory.parent)
-    finally:
-        shutil.rmtree(aside, ignore_errors=True)
 
 
 def _convert(file: Path, directory: Path) -> None:
