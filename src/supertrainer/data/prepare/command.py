@@ -6,9 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
-from supertrainer.config.nearest import did_you_mean
+from supertrainer.config.option_parser import OptionParser
 from supertrainer.core.errors import ConfigError, SupertrainerError
 from supertrainer.core.files import is_disk_full
 from supertrainer.data.prepare.containers import ReadingOptions
@@ -110,23 +110,11 @@ def parse(argv: Sequence[str]) -> PrepareOptions:
     )
 
 
-class _Parser(argparse.ArgumentParser):
-    """argparse, with errors as ours are."""
-
-    def error(self, message: str) -> NoReturn:
-        unknown = message.removeprefix("unrecognized arguments: ").split()
-        names = [name for name in self._option_string_actions if name.startswith("--")]
-        fix = did_you_mean(unknown[0].split("=")[0], names) if message.startswith("unrecog") else "--help lists all."
-        raise ConfigError(f"{message}.", fix=fix)
-
-
 def _parser() -> argparse.ArgumentParser:
-    parser = _Parser(
+    parser = OptionParser(
         prog="prepare_dataset.py",
         description="Turns common layouts of data into the columns that a task needs; cleans, splits and reports.",
         epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-        allow_abbrev=False,
     )
     add = parser.add_argument
     add("source", help="a file, a directory, or package://MODULE/PATH (inside an installed Python package)")
