@@ -1,0 +1,102 @@
+"""The options of commands that read a corpus: which sources, and how."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.data.streams.schema import StreamDatasetConfig
+
+if TYPE_CHECKING:
+    from supertrainer.data.streams.blocks import SourceFiles
+
+SOURCE_HELP = """a file, a folder, a pattern, package://MODULE/PATTERN or a Hub id; NAME= before it names it; may be
+repeated"""
+
+
+def add_corpus(parser: argparse.ArgumentParser) -> None:
+    """Adds --source and what says how sources are read."""
+    add = parser.add_argument
+    add("--source", action="append", required=True, metavar="[NAME=]PATH", help=SOURCE_HELP)
+    add("--text-column", default="text", metavar="NAME", help="column or key that holds the text; default text")
+    add(
+        "--separator",
+        metavar="TEXT",
+        help=r"between documents of a plain text file, '\n\n' say; default: a file is one",
+    )
+    add("--format", default="auto", metavar="FORMAT", help="of all sources, where their endings don't tell")
+
+
+def corpus_config(options: argparse.Namespace, **keys: Any) -> StreamDatasetConfig:
+    """The dataset that the options describe, read as `operation=train` would read it.
+
+    Args:
+        options: of a parser that `add_corpus` has seen.
+        keys: more of the dataset's, `tokenizer` or `tokenizer_training` among them.
+
+    Raises:
+        ConfigError: a source isn't there, or two have one name.
+    """
+    separator = options.separator
+    if separator is not None:  # a shell gives no line break easily
+        separator = separator.replace("\\n", "\n").replace("\\t", "\t")
+    sources: dict[str, dict[str, Any]] = {}
+    for name, path in map(_named, options.source):
+        if name in sources:
+            raise ConfigError(f"two sources are named {name}.", fix=f"--source other={path}.")
+        sources[name] = {
+            "path": path,
+            "text_column": options.text_column,
+            "document_separator": separator,
+            "format": options.format,
+        }
+    try:
+        return StreamDatasetConfig.model_validate(
+            {"_target_": "supertrainer.data.streams.dataset.StreamDataset", "sources": sources, **keys}
+        )
+    except ValidationError as error:
+        raise ConfigError([_problem(one) for one in error.errors(include_url=False)]) from None
+
+
+def corpus_files(config: StreamDatasetConfig, *, tokenizer: str | None) -> Iterator[SourceFiles]:
+    """The files of each source.
+
+    Args:
+        tokenizer: what tells the tokenizer in use, see `streams.encoding.tokenizer_digest`; None: none is.
+
+    Raises:
+        DataError: there are none, or of several formats.
+    """
+    from supertrainer.data.streams.blocks import SourceFiles
+
+    for name, source in config.sources.items():
+        yield SourceFiles.of(name, source, tokenizer=tokenizer, cache=config.cache)
+
+
+def odd_counts(odd: Sequence[int]) -> dict[str, int]:
+    """Kinds of odd documents with their number, those that there are."""
+    from supertrainer.data.streams.units import ODD_KINDS
+
+    return {kind: count for kind, count in zip(ODD_KINDS, odd, strict=True) if count}
+
+
+def _named(word: str) -> tuple[str, str]:
+    """Name and path of a source: a=b is a's path b, unless there is a file of that name."""
+    name, equals, path = word.partition("=")
+    if equals and name.isidentifier():
+        return name, path
+    stem = Path(word.rstrip("/*")).name.partition(".")[0].strip("*")
+    return stem or "text", word
+
+
+def _problem(error: Mapping[str, Any]) -> Problem:
+    place = [str(part) for part in error["loc"]]
+    what, _, fix = str(error["msg"]).removeprefix("Value error, ").partition(" Fix: ")
+    where = f"--source {place[1]}" if place[:1] == ["sources"] else f"--{place[0].replace('_', '-')}"
+    key = f" {place[2].replace('_', '-')}" if len(place) > 2 and place[2] != "path" else ""
+    return Problem(f"{where}{key}: {what}", fix=fix)
