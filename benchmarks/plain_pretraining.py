@@ -129,7 +129,7 @@ def train(
     betas: tuple[float, float],
     eps: float,
     max_grad_norm: float,
-    log_every: int,
+    is_logged: Callable[[int], bool],
     compiled: bool,
     after_step: Callable[[float | None], None],
 ) -> None:
@@ -137,7 +137,7 @@ def train(
 
     Args:
         batches: int64 token ids of a step, (B, T + 1).
-        log_every: steps between two looks at the loss, each of which waits for the device.
+        is_logged: whether the loss of a step is looked at.
         after_step: called with the loss of a step that is looked at, else with None.
     """
     matrices = [parameter for parameter in decoder.parameters() if parameter.ndim > 1]
@@ -152,4 +152,4 @@ def train(
         nn.utils.clip_grad_norm_(parameters, max_grad_norm)
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        after_step(loss.item() if step % log_every == 0 else None)
+        after_step(loss.item() if is_logged(step) else None)
