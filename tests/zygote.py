@@ -22,7 +22,7 @@ from transformers import Trainer, AutoModelForSequenceClassification, AutoTokeni
 import supertrainer.operations.sequence, supertrainer.operations.train, supertrainer.operations.benchmark  # noqa
 import supertrainer.operations.infer, supertrainer.data.bert, supertrainer.trainers.bert  # noqa
 import supertrainer.models.bert, supertrainer.benchmark.bert, supertrainer.inference.bert  # noqa
-import supertrainer.inference.engines.hf  # noqa
+import supertrainer.inference.engines.hf, supertrainer.operations.pretrain, supertrainer.trainers.pretrain  # noqa
 from supertrainer.main import main
 print("ready", flush=True)
 for line in sys.stdin:

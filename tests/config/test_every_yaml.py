@@ -44,7 +44,8 @@ def test_an_experiment_composes_in_every_mode_and_the_mode_holds(experiment: str
     config = config_of(f"+experiment={experiment}", f"mode={mode}", *given_by_hand(experiment))
     assert config.run.experiment == experiment
     assert config.run.mode == mode
-    mode_tree = OmegaConf.load(config_directory() / "mode" / f"{mode}.yaml")
+    own = config_directory() / "mode" / "common" / experiment.split("/")[0] / f"{mode}.yaml"
+    mode_tree = OmegaConf.load(own if own.is_file() else config_directory() / "mode" / f"{mode}.yaml")
     dumped = OmegaConf.create(config.dump())
     for key in leaves(mode_tree):
         wanted = OmegaConf.to_container(mode_tree)

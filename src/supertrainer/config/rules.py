@@ -19,7 +19,6 @@ NEEDS = {
 }
 NEEDS_OF_PRETRAINING = {
     "train": ("model", "dataset", "trainer"),
-    "export": ("model", "dataset", "trainer", "export"),
     "check": ("model", "dataset", "trainer"),
 }
 _AFTER_TRAINING = ("infer", "benchmark", "export")
@@ -33,8 +32,9 @@ def rule_problems(config: Config) -> Iterator[Problem]:
         if operation not in needs:
             yield Problem(
                 f"operation={operation} with a model that is pretrained.",
-                why="what a pretraining ends with is a plain language model in its run directory.",
-                fix="model.source=runs/NAME under +experiment=infer_llm, benchmark_llm or train_llm.",
+                why="a pretraining ends with a plain language model in its run directory.",
+                fix="model.source=runs/NAME under +experiment=infer_llm, benchmark_llm or train_llm; "
+                "scripts/convert_dcp_to_hf.py writes any of its checkpoints in other forms.",
             )
             continue
         for name in [name for name in needs[operation] if vars(config)[name] is None]:

@@ -7,8 +7,10 @@ from typing import Any, TextIO
 
 from supertrainer.config.build import build
 from supertrainer.config.spine import Config
+from supertrainer.config.tasks import is_pretraining
 from supertrainer.core.errors import ConfigError
 from supertrainer.models.sources import find_source
+from supertrainer.operations import check_pretraining
 from supertrainer.operations.check_model import check_model
 from supertrainer.operations.check_place import check_cluster, check_directory, check_disk
 from supertrainer.operations.check_result import CheckResult
@@ -56,6 +58,8 @@ def check_sources(config: Config) -> CheckResult:
 
 def check(config: Config, *, dataset: Any) -> CheckResult:
     """Reads the data, builds the model without weights, and computes what a training would do."""
+    if is_pretraining(config):
+        return check_pretraining.check(config, dataset=dataset)
     result = CheckResult()
     training = config.model_copy(update={"operation": "train"})  # what it is checked for
     model = build(config.model, allowed=config.allow_targets)

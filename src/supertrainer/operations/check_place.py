@@ -53,7 +53,7 @@ def check_disk(config: Config, result: CheckResult, *, checkpoint: int) -> None:
     """
     standing = _standing(Path(config.run.root))
     free = shutil.disk_usage(standing).free
-    kept = config.trainer.keep_last + 1 + (config.trainer.select == "best")
+    kept = config.trainer.keep_last + 1 + (vars(config.trainer).get("select") == "best")
     needed = checkpoint * (kept + 1)
     result.facts["disk"] = f"{needed / _GIB:.2f} GiB for {kept} checkpoints and the model; {free / _GIB:.1f} GiB free"
     if free < needed:

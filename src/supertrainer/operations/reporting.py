@@ -11,7 +11,7 @@ from supertrainer.benchmark.console import print_report
 from supertrainer.benchmark.report import write_report
 from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
-from supertrainer.config.tasks import task_of
+from supertrainer.config.tasks import is_pretraining, task_of
 from supertrainer.core.records import read_records, utc_now
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import program, relative
@@ -53,6 +53,13 @@ def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
     if config.operation == "train" and task_of(config) == "masked_lm":
         commands["train a classifier from it"] = (
             f"{program()} +experiment=train_bert model=bert/hub model.source={path}"
+        )
+    elif config.operation == "train" and is_pretraining(config):
+        commands["go on with the texts of a file"] = (
+            f"{program()} +experiment=infer_llm model.source={path} inferencer.plain_text=true inferencer.input=FILE"
+        )
+        commands["fine-tune it"] = (
+            f"{program()} +experiment=train_llm model=llm/hub model.source={path} dataset.chat_template=chatml"
         )
     elif config.operation == "train" and task_of(config) == "causal_lm":
         commands["answer a file"] = f"{program()} +experiment=infer_llm model.source={path} inferencer.input=FILE"

@@ -12,6 +12,7 @@ from supertrainer.benchmark.console import print_report
 from supertrainer.benchmark.report import add_missing_page, read_report
 from supertrainer.config.secrets import redact
 from supertrainer.config.spine import Config
+from supertrainer.config.tasks import is_pretraining
 from supertrainer.core import distributed
 from supertrainer.core.errors import INTERRUPTED
 from supertrainer.core.logging import setup_logging
@@ -59,7 +60,8 @@ def _run(names: Sequence[str], config: Config, directory: RunDirectory) -> int:
     with opened(directory, config) as open_run:
         config = at_recorded_commits(config, directory)
         for name in names:
-            importlib.import_module(f"supertrainer.operations.{name}").run(config, open_run)
+            module = "pretrain" if name == "train" and is_pretraining(config) else name
+            importlib.import_module(f"supertrainer.operations.{module}").run(config, open_run)
             if open_run.outcome != "done":
                 return 0 if open_run.outcome == "saved" else INTERRUPTED
     return 0

@@ -50,7 +50,7 @@ def run(config: Config, open_run: OpenRun) -> None:
         record_measured(open_run.directory, start=start, peak=result.peak_memory_gib, attempt=open_run.attempt)
     open_run.step = result.step
     if result.stopped_by is not None:
-        _stop(open_run, result)
+        say_stopped(open_run, stopped_by=result.stopped_by, step=result.step, planned_steps=result.planned_steps)
         return
     store = trainer.store
     del trainer  # the model is read back from its files: what is scored is what was saved
@@ -80,14 +80,20 @@ def _estimate(config: Config, run: RunDirectory, trainer: Any) -> None:
     record_estimate(run, try_estimate(skeleton, config.trainer, length=longest, there=placement()))
 
 
-def _stop(open_run: OpenRun, result: TrainResult) -> None:
-    """Says how a run goes on that was stopped at a checkpoint: by its job, or by the same command."""
-    open_run.reason = result.stopped_by or ""
+def say_stopped(open_run: OpenRun, *, stopped_by: str, step: int, planned_steps: int) -> None:
+    """Says how a run goes on that was stopped at a checkpoint: by its job, or by the same command.
+
+    Args:
+        stopped_by: the signal.
+        step: the last one that is done and saved.
+        planned_steps: of the whole run.
+    """
+    open_run.reason = stopped_by
     open_run.outcome = "saved" if has_waiting_script() else "interrupted"
     how = "its job goes on, unless it was cancelled" if has_waiting_script() else "the same command goes on"
-    log.warning("interrupted at step %d of %d, saved: %s", result.step, result.planned_steps, how)
+    log.warning("interrupted at step %d of %d, saved: %s", step, planned_steps, how)
     if has_waiting_script() and is_main():
-        ask_for_requeue(open_run.directory, reason=open_run.reason, step=result.step)
+        ask_for_requeue(open_run.directory, reason=open_run.reason, step=step)
 
 
 def record_data(directory: RunDirectory, dataset: Any) -> None:

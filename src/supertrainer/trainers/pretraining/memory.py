@@ -1,0 +1,60 @@
+"""How much memory a process of a pretraining needs, by parts, from the decoder's sizes."""
+
+from __future__ import annotations
+
+from supertrainer.core.placement import Placement
+from supertrainer.models.decoder_schema import DecoderShape
+from supertrainer.trainers.memory import MemoryEstimate
+from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, micro_batch_rows
+
+# Logits of one piece of the loss, and as many of their gradients (models/vocabulary_loss.py).
+_LOGITS_AT_ONCE = {"cpu": 2 * 4 * 2**19, "gpu": 2 * 4 * 2**28}
+_CONTEXT_BYTES = 2**29  # CUDA's context and kernels
+_FRAGMENTED_SHARE = 0.05
+
+
+def estimate_memory(shape: DecoderShape, trainer: PretrainTrainerConfig, *, there: Placement) -> MemoryEstimate:
+    """The memory of one process.
+
+    Args:
+        shape: of the decoder.
+        trainer: recipe and batches.
+        there: where it would run.
+    """
+    micro = micro_batch_rows(trainer, processes=there.processes)
+    tokens = micro * trainer.sequence_length
+    half = trainer.precision == "bfloat16" or (trainer.precision == "auto" and there.has_gpu)
+    divided = there.processes // trainer.parallel.replicas if trainer.parallel.strategy == "fsdp" else 1
+    weights = 4 * shape.parameters()
+    parts = {
+        "weights": weights // divided,
+        "gradients": weights // divided,
+        "optimizer": 2 * weights // divided,
+        "activations": (2 if half else 4) * tokens * _kept_numbers(shape, trainer.activation_checkpointing),
+        "loss": _LOGITS_AT_ONCE["gpu" if there.has_gpu else "cpu"] + 4 * shape.vocab_size * shape.hidden_size,
+    }
+    if divided > 1:  # the block that is computed has its weights whole, and the next ones are fetched
+        parts["gathered weights"] = (2 if half else 4) * (
+            2 * shape.block_parameters() + 2 * shape.vocab_size * shape.hidden_size
+        )
+    if trainer.async_save:
+        parts["copy that is saved"] = 0 if there.has_gpu else 3 * weights // divided
+    peak = sum(parts.values())
+    overhead = int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak) if there.has_gpu else None
+    device = "gpu" if there.has_gpu else "cpu"
+    return MemoryEstimate(
+        device, there.processes, micro, trainer.sequence_length, parts, peak, at="training", overhead=overhead
+    )
+
+
+def _kept_numbers(shape: DecoderShape, checkpointing: str) -> int:
+    """Numbers that are kept of each token for the backward pass, over all blocks."""
+    width, ffn = shape.hidden_size, shape.ffn_size
+    queries, keys = shape.num_heads * shape.head_dim, shape.num_kv_heads * shape.head_dim
+    products = 2 * queries + 2 * keys + 2 * ffn + 2 * width  # results of matrices and of attention
+    block = 4 * width + 3 * queries + 2 * keys + 4 * ffn
+    if checkpointing == "full":
+        return shape.num_layers * width + block
+    if checkpointing == "selective":
+        return shape.num_layers * (width + products) + block
+    return shape.num_layers * block
