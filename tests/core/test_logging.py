@@ -116,3 +116,12 @@ def test_libraries_speak_through_our_handlers_and_only_to_warn(capsys: pytest.Ca
         assert re.fullmatch(r"\d\d:\d\d:\d\d WARNING careful\n", capsys.readouterr().err)
     finally:
         library.handlers[:], library.level, library.propagate = before
+
+
+def test_a_library_that_names_its_logger_by_a_file_says_only_what_matters(capfd: pytest.CaptureFixture[str]) -> None:
+    setup_logging()
+    logging.getLogger("/site-packages/hub/saving.py").info("saved, as was asked for")
+    logging.getLogger("/site-packages/hub/saving.py").warning("half of it is lost")
+    shown = capfd.readouterr().err
+    assert "as was asked for" not in shown
+    assert "half of it is lost" in shown

@@ -6,6 +6,7 @@ An entry point calls `setup_logging` once. Each other module only has `log = log
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -44,12 +45,18 @@ def setup_logging(
         handler.close()
     root.setLevel(level)
     root.addHandler(ConsoleHandler(redact=redact))
+    root.handlers[-1].addFilter(_is_no_chatter_of_a_file)
     if log_file is not None:
         log_file.parent.mkdir(parents=True, exist_ok=True)
         path = log_file if is_main() else log_file.with_stem(f"{log_file.stem}-rank{rank()}")
         root.addHandler(RunFileHandler(path, redact=redact))
     logging.captureWarnings(True)
     tame_libraries()
+
+
+def _is_no_chatter_of_a_file(record: logging.LogRecord) -> bool:
+    """huggingface_hub gives some loggers a file's path for a name, which no parent's level reaches."""
+    return record.levelno >= logging.WARNING or os.sep not in record.name
 
 
 def tame_libraries() -> None:

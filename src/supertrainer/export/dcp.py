@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from huggingface_hub import save_torch_state_dict
 from torch import Tensor
 from transformers import GenerationConfig, PreTrainedTokenizerBase
 
@@ -46,8 +47,6 @@ def write_hf(
         ConfigError: names or shapes of the state aren't the model's.
         OSError: the disk is full or not writable; what was there before is intact.
     """
-    from huggingface_hub import save_torch_state_dict
-
     table = model.table(vocab_size)
     _require_whole(state, {name: rule.shape for name, rule in table.rules.items()})
     whole = {name: state[name].detach().to("cpu", torch.float32) for name in table.rules}
