@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,9 @@ import pytest
 from supertrainer.benchmark.transfer import TransferSweep, Trial, best_rates, drift, losses, require_warm, train
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.data.streams.dataset import StreamDataset
+from supertrainer.data.streams.rows import Rows
 from supertrainer.data.streams.schema import StreamDatasetConfig
+from supertrainer.data.streams.train_stream import TrainStream
 
 SWEEP = TransferSweep((64, 128), (2.0**-7, 1e30), steps=14, warmup_steps=4, rows=2, length=16, eval_rows=2)
 
@@ -34,6 +38,18 @@ def test_a_run_has_its_rate_after_the_warm_up_and_a_loss_below_chance(dataset: S
 
 def test_a_run_that_diverges_has_no_loss(dataset: StreamDataset) -> None:
     assert train(SWEEP, dataset, parametrization="sp", width=64, rate=1e30).loss == math.inf
+
+
+def test_a_sweep_that_is_asked_to_stop_stops(dataset: StreamDataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    following = TrainStream.next_step
+
+    def next_step(stream: TrainStream) -> Rows:
+        os.kill(os.getpid(), signal.SIGTERM)  # which the trainer takes, and ends the run with a checkpoint
+        return following(stream)
+
+    monkeypatch.setattr(TrainStream, "next_step", next_step)
+    with pytest.raises(KeyboardInterrupt):
+        train(SWEEP, dataset, parametrization="mup", width=64, rate=2.0**-7)
 
 
 @pytest.mark.parametrize(("highest", "after", "held"), [(0.01, 50, True), (0.01, 49, False), (0.009, 100, False)])

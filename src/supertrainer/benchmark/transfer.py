@@ -108,6 +108,7 @@ def train(sweep: TransferSweep, dataset: StreamDataset, *, parametrization: str,
 
     Raises:
         SupertrainerError: its warm-up didn't end in time for its learning rate to show.
+        KeyboardInterrupt: this process was asked to stop.
     """
     with tempfile.TemporaryDirectory() as name:
         run = RunDirectory(Path(name) / "run")
@@ -121,7 +122,10 @@ def train(sweep: TransferSweep, dataset: StreamDataset, *, parametrization: str,
             seed=sweep.seed,
         )
         try:
-            loss = float(trainer.train().metrics["loss"])
+            result = trainer.train()
+            if result.stopped_by is not None:  # the trainer takes signals, to save what a run has come to
+                raise KeyboardInterrupt
+            loss = float(result.metrics["loss"])
         except SupertrainerError as error:
             if type(error) is not SupertrainerError:  # that one tells of updates that weren't finite
                 raise

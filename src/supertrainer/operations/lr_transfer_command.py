@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from supertrainer.config.option_parser import OptionParser
-from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.core.errors import INTERRUPTED, ConfigError, SupertrainerError
 from supertrainer.core.files import write_atomic
 from supertrainer.launch.table import aligned
 from supertrainer.operations.corpus_arguments import add_corpus, corpus_config
@@ -27,7 +27,7 @@ _EPILOG = """Each run is trained by the ordinary trainer, for the same steps on 
 documents. A run that doesn't have its learning rate for half of its steps, since it warms up, is an error.
 
 exit codes: 0 the best rate of μP moves by a doubling at most; 1 it moves farther, or a run failed; 2 the command is
-refused. docs/mup.md shows an outcome."""
+refused; 130 stopped. docs/mup.md shows an outcome."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -42,6 +42,9 @@ def main(argv: Sequence[str]) -> int:
     except SupertrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except KeyboardInterrupt:
+        print("stopped: --out has the widths that were done.", file=sys.stderr)
+        return INTERRUPTED
 
 
 def _parse(argv: Sequence[str]) -> argparse.Namespace:
