@@ -31,6 +31,13 @@ def test_documents_packed_are_documents_alone() -> None:
     assert (packed - decoder(tokens)).abs().max() > 0.1
 
 
+def test_a_document_has_the_same_bits_wherever_it_stands() -> None:
+    """Rotary positions are relative, so that only bits tell whether they restart."""
+    decoder, tokens = started(decoder_model(**KEYS)), some_tokens(length=32)
+    twice = decoder(tokens.repeat(1, 2), documents=torch.arange(2).repeat_interleave(32).expand(2, 64))
+    assert torch.equal(twice[:, :32], twice[:, 32:])
+
+
 def test_another_first_document_changes_no_bit_of_the_second() -> None:
     decoder, tokens = started(decoder_model(**KEYS)), some_tokens()
     other = tokens.clone()
