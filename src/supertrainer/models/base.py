@@ -189,7 +189,7 @@ class TaskModel(ABC):
         if peft_kwargs is None:
             return model.to(device)
         trained_whole = self._trained_whole(loaded, grown)
-        peft_kwargs = {**peft_kwargs, **self._further_adapter_options(model, tokenizer)}
+        peft_kwargs = {**peft_kwargs, **self._further_adapter_options(model, tokenizer, peft_kwargs)}
         raise_all(ConfigError, method_problems(peft_kwargs, bitsandbytes_kwargs=bitsandbytes_kwargs))
         how: Any = {"trained_whole": trained_whole, "task_type": self.adapter_task, "seed": seed + 1}
         if bitsandbytes_kwargs is None or device.type == "meta":
@@ -202,9 +202,12 @@ class TaskModel(ABC):
         model = self._quantized(
             model,
             bitsandbytes_kwargs=bitsandbytes_kwargs,
-            unquantized=[*trained_whole, *head_modules(model)],
+            unquantized=self._unquantized(model, trained_whole),
             device=device,
-            options=loading_options(model_kwargs, config=config, device=device),
+            options={
+                **loading_options(model_kwargs, config=config, device=device),
+                "trust_remote_code": self.config.trust_remote_code,
+            },
         )
         adapted = add_adapter(model, peft_kwargs, base=self._base_for_peft(), **how).to(device)
         if start is not None:
@@ -235,9 +238,15 @@ class TaskModel(ABC):
         """Ids of the tokens that are new to the model, although it may have rows for them."""
         return ()
 
-    def _further_adapter_options(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
-        """Keys of `peft.LoraConfig` that follow from the model."""
+    def _further_adapter_options(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, peft_kwargs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Keys of `peft.LoraConfig` that follow from the model, in the place of those that were given."""
         return {}
+
+    def _unquantized(self, model: PreTrainedModel, trained_whole: Sequence[str]) -> list[str]:
+        """Modules whose weights are never quantized: what is trained whole, and the head."""
+        return [*trained_whole, *head_modules(model)]
 
     def _keep_unquantized(self, folder: Path, *, wanted: bool) -> None:
         """Keeps a copy of the weights for as long as this object lives, or drops it."""
