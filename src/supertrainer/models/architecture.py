@@ -232,5 +232,5 @@ def with_labels(config: PreTrainedConfig, label_names: Sequence[str], *, task: T
         values["label2id"] = {name: index for index, name in enumerate(label_names)}
         values["problem_type"] = PROBLEM_TYPES.get(task)
     copied = type(config).from_dict(values)
-    copied.name_or_path = ""
+    copied.name_or_path = config.name_or_path if values.get("auto_map") else ""  # where its own code is
     return copied
