@@ -204,10 +204,7 @@ class TaskModel(ABC):
             bitsandbytes_kwargs=bitsandbytes_kwargs,
             unquantized=self._unquantized(model, trained_whole),
             device=device,
-            options={
-                **loading_options(model_kwargs, config=config, device=device),
-                "trust_remote_code": self.config.trust_remote_code,
-            },
+            options=self._loading_options(model_kwargs, config=config, device=device),
         )
         adapted = add_adapter(model, peft_kwargs, base=self._base_for_peft(), **how).to(device)
         if start is not None:
@@ -248,14 +245,6 @@ class TaskModel(ABC):
         """Modules whose weights are never quantized: what is trained whole, and the head."""
         return [*trained_whole, *head_modules(model)]
 
-    def _keep_unquantized(self, folder: Path, *, wanted: bool) -> None:
-        """Keeps a copy of the weights for as long as this object lives, or drops it."""
-        if wanted:
-            self.unquantized = folder
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        else:
-            shutil.rmtree(folder)
-
     def _weights(
         self,
         config: PreTrainedConfig,
@@ -265,8 +254,7 @@ class TaskModel(ABC):
         device: torch.device,
         seed: int,
     ) -> Loaded:
-        options = loading_options(model_kwargs, config=config, device=device)
-        options["trust_remote_code"] = self.config.trust_remote_code
+        options = self._loading_options(model_kwargs, config=config, device=device)
         if self.source is None:
             return Loaded(build_fresh(self.auto_class, config, options=options, seed=seed))
         with contextlib.ExitStack() as stack:
@@ -288,6 +276,9 @@ class TaskModel(ABC):
                 options=options,
                 seed=seed,
             )
+
+    def _loading_options(self, model_kwargs: ModelKwargs, **what: Any) -> dict[str, Any]:
+        return {**loading_options(model_kwargs, **what), "trust_remote_code": self.config.trust_remote_code}
 
     def _positions(self, config: PreTrainedConfig) -> int | None:
         trust = self.config.trust_remote_code
