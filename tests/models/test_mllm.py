@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForImageTextToText, AutoProcessor
+from transformers import AutoConfig, AutoModelForImageTextToText
 
 from supertrainer.core.errors import ConfigError, MissingDependencyError
 from supertrainer.models.adapters import adapter_table
@@ -70,8 +70,7 @@ def test_a_family_is_trained_saved_and_read_back_exactly(tmp_path: Path, family:
     plain = AutoModelForImageTextToText.from_pretrained(tmp_path / "full").eval()
     torch.testing.assert_close(logits(plain, batch), logits(merged, batch), rtol=0, atol=bound)
     torch.testing.assert_close(logits(plain, batch), logits(trained, batch), rtol=0, atol=1e-4)
-    if family not in VIDEO:
-        assert type(AutoProcessor.from_pretrained(tmp_path / "full")) is type(processor)
+    assert type(read_processor(tmp_path / "full")) is type(processor)
     new = plain.generate(**given, max_new_tokens=2, do_sample=False)
     assert new.shape[0] == 2
 
@@ -216,12 +215,15 @@ def test_a_processor_keeps_the_settings_of_the_video_part_that_it_cannot_read(tm
 
 
 def test_a_processor_that_needs_more_packages_says_which(tmp_path: Path) -> None:
-    source = save_mllm(tmp_path)
-    file = source / "processor_config.json"
+    """SmolVLM's asks for its video part, and for num2words."""
+    AutoConfig.for_model("smolvlm").save_pretrained(tmp_path)
+    save_reader(tiny_processor("idefics3"), tmp_path)
+    file = tmp_path / "processor_config.json"
     said = json.loads(file.read_text()) | {"processor_class": "SmolVLMProcessor"}
+    said["image_processor"]["image_processor_type"] = "SmolVLMImageProcessor"
     file.write_text(json.dumps({**said, "video_processor": {"video_processor_type": "SmolVLMVideoProcessor"}}))
-    with pytest.raises(MissingDependencyError, match=r"(?is)torchvision.*pip install torchvision num2words"):
-        mllm(source).processor()
+    with pytest.raises(MissingDependencyError, match=r"(?s)isn.t installed.*pip install torchvision num2words"):
+        mllm(tmp_path).processor()
 
 
 def test_attention_is_that_of_every_tower(tmp_path: Path) -> None:
@@ -243,8 +245,6 @@ def test_an_unknown_architecture_is_told_by_its_modules_and_named_by_patterns() 
 
 
 def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
-    from transformers import AutoConfig
-
     AutoConfig.for_model("florence2").save_pretrained(tmp_path)
     save_reader(tiny_processor("llava"), tmp_path)
     with pytest.raises(ConfigError, match=r"(?s)florence2 model over bart is an encoder-decoder.*one sequence"):

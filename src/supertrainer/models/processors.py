@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import importlib.util
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any, Literal
 from transformers import (
     PROCESSOR_MAPPING,
     AutoConfig,
-    AutoImageProcessor,
     AutoProcessor,
     AutoTokenizer,
     PreTrainedTokenizerBase,
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 _FILES = ("processor_config.json", "preprocessor_config.json")
 _VIDEO_FILE = "video_preprocessor_config.json"
 _VIDEO = "video_processor"
-_IMAGE_AND_TEXT = frozenset({"image_processor", "tokenizer", _VIDEO})
+_IMAGE_AND_TEXT = frozenset({"image_processor", "tokenizer"})
 
 
 class UnreadVideoSettings(PushToHubMixin):  # type: ignore[misc]
@@ -151,31 +151,62 @@ def _restored(known: type[ProcessorMixin], state: dict[str, Any]) -> ProcessorMi
 def _read(directory: Path, *, trust_remote_code: bool) -> Any:
     try:
         return AutoProcessor.from_pretrained(directory, trust_remote_code=trust_remote_code)
-    except ImportError:
-        made = _without_video(directory, trust_remote_code=trust_remote_code)
-        if made is None:
+    except (ImportError, ValueError) as error:
+        if "torchvision" not in str(error).lower():
             raise
+        made = _without_torchvision(directory, trust_remote_code=trust_remote_code)
+        if made is None:
+            raise ImportError(str(error)) from error
         return made
 
 
-def _without_video(directory: Path, *, trust_remote_code: bool) -> ProcessorMixin | None:
-    """A processor whose video part can't be read; None where that isn't what is wrong."""
+def _without_torchvision(directory: Path, *, trust_remote_code: bool) -> ProcessorMixin | None:
+    """A processor by its parts that do without it: pictures and text; None where it needs another one, too."""
     config = AutoConfig.from_pretrained(directory, trust_remote_code=trust_remote_code)
     known = PROCESSOR_MAPPING.get(type(config), None)
-    if known is None or set(known.get_attributes()) != _IMAGE_AND_TEXT:
+    if known is None or set(known.get_attributes()) - {_VIDEO} != _IMAGE_AND_TEXT:
         return None
     values, _ = known.get_processor_dict(directory)
-    image_processor = AutoImageProcessor.from_pretrained(directory)
+    image_processor = _image_processor(directory, values)
     tokenizer = AutoTokenizer.from_pretrained(directory)
-    processor: ProcessorMixin = pictures_only(known).from_args_and_dict([image_processor, tokenizer], values)
-    videos = values.get(_VIDEO)
-    if videos is None and (directory / _VIDEO_FILE).is_file():
-        videos = read_json(directory / _VIDEO_FILE)
-    if videos is None:
-        videos = image_processor.to_dict()  # as older models of these families are read: one file for both
-        videos = {key: value for key, value in videos.items() if not key.startswith("image_processor")}
-    vars(processor)[_VIDEO] = UnreadVideoSettings(videos)
+    has_video = _VIDEO in known.get_attributes()
+    try:
+        made = (pictures_only(known) if has_video else known).from_args_and_dict([image_processor, tokenizer], values)
+    except TypeError:  # SmolVLM's asks for its video part, whatever is read
+        return None
+    processor: ProcessorMixin = made
+    if has_video:
+        vars(processor)[_VIDEO] = UnreadVideoSettings(_video_settings(directory, values, image_processor))
+        log.info("the processor's video part needs torchvision, and is left alone: pictures are read without it")
     if processor.chat_template is None:
         processor.chat_template = tokenizer.chat_template
-    log.info("the processor's video part needs torchvision, and is left alone: pictures are read without it")
     return processor
+
+
+def _video_settings(directory: Path, values: Mapping[str, Any], image_processor: Any) -> dict[str, Any]:
+    """What the source's files say of the video part; of older models one file said it of both."""
+    if _VIDEO in values:
+        return dict(values[_VIDEO])
+    if (directory / _VIDEO_FILE).is_file():
+        found: dict[str, Any] = read_json(directory / _VIDEO_FILE)
+        return found
+    return {key: value for key, value in image_processor.to_dict().items() if not key.startswith("image_processor")}
+
+
+def _image_processor(directory: Path, values: Mapping[str, Any]) -> Any:
+    """What reads pictures. transformers 5.17 takes some of those that do without torchvision for ones that need it."""
+    from transformers.models.auto.image_processing_auto import IMAGE_PROCESSOR_MAPPING_NAMES, AutoImageProcessor
+
+    try:
+        return AutoImageProcessor.from_pretrained(directory)
+    except (ImportError, ValueError):
+        own = directory / "preprocessor_config.json"
+        settings = dict(values.get("image_processor") or (read_json(own) if own.is_file() else {}))
+        name = str(settings.get("image_processor_type")).removesuffix("Fast") + "Pil"
+        for family, classes in IMAGE_PROCESSOR_MAPPING_NAMES.items():
+            if classes.get("pil") == name:
+                module = family.replace("-", "_")
+                place = f"transformers.models.{module}.image_processing_pil_{module}"
+                if importlib.util.find_spec(place) is not None:
+                    return vars(importlib.import_module(place))[name].from_dict(settings)
+        raise
