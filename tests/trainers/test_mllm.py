@@ -43,6 +43,9 @@ def test_the_micro_batch_does_not_show(tmp_path: Path, family: str, keys: dict[s
     whole = trained(tmp_path / "whole", source, micro=8, **keys)
     split = trained(tmp_path / "split", source, micro=1, **keys)
     assert distance(split, whole, start) < 1e-5
+    projector = [name for name in whole if "connector" in name or "merger" in name]
+    assert all(not torch.equal(whole[name], start[name]) for name in projector)  # pictures were seen
+    assert projector
     losses = [[row["loss"] for row in read_records(tmp_path / n / "metrics.jsonl").rows] for n in ("whole", "split")]
     assert losses[1] == pytest.approx(losses[0], rel=2e-6)
 
