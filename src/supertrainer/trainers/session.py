@@ -157,7 +157,7 @@ def _loader(
     pad_token_id: int,
 ) -> DataLoader[Any]:
     workers = args.dataloader_num_workers
-    padded = rows.collate if isinstance(rows, PackedRows) else collate
+    padded = collate if isinstance(rows, MaskedRows) else rows.collate
     return DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
         batch_sampler=EpochNumbers(sampler) if isinstance(rows, MaskedRows) else sampler,
