@@ -17,7 +17,7 @@ What can't be found so is refused; no mask is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from supertrainer.data.chat.conversation import Conversation, Message
@@ -36,15 +36,24 @@ class AnswerFinder:
 
     Args:
         tokenizer: has the template.
+        shape: makes a message whose content is a text one that the template takes.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, shape: Callable[[Message], Message] = lambda message: message
+    ) -> None:
         self._tokenizer = tokenizer
+        self._shape = shape
         added = (token.content for token in tokenizer.added_tokens_decoder.values())
         self._specials = tuple({*tokenizer.all_special_tokens, *added})
         self._heads: dict[str, list[str]] = {}  # role of the message before -> texts between its end and an answer
         self._closes: list[str] = []  # texts between the end of an answer's own text and the end of its turn
         self._ends = self._turn_ends()
+
+    @property
+    def ends_turns(self) -> bool:
+        """Whether the template writes a token after an answer."""
+        return bool(self._ends)
 
     def find(self, conversation: Conversation, wanted: Sequence[int]) -> tuple[str, list[Span]]:
         """Renders a conversation.
@@ -91,7 +100,7 @@ class AnswerFinder:
         answer = f"{_OPEN}0{_STOP}"
         try:
             made_up = ({"role": "user", "content": "a"}, {"role": "assistant", "content": answer})
-            text = render(made_up, self._tokenizer).text
+            text = render([self._shape(message) for message in made_up], self._tokenizer).text
         except CannotRender:
             return []
         after = text.rpartition(answer)[2]
@@ -209,21 +218,38 @@ class AnswerFinder:
 
 
 def _framed(message: Message, number: int) -> Message:
-    """The message with frames around its text, inside the white space that a template may trim."""
+    """The message with frames around its text, inside the white space that a template may trim.
+
+    Of several parts the first text is opened; the last part is shut if it is a text, else the message has no end here.
+    """
     content = message["content"]
-    core = content.strip()
-    if not core:
+    if isinstance(content, str):
+        return (
+            {**message, "content": _marked_text(content, number, open_=True, shut=True)} if content.strip() else message
+        )
+    texts = [place for place, part in enumerate(content) if part["type"] == "text" and part["text"].strip()]
+    if not texts:
         return message
-    lead = content[: content.index(core)]
-    return {
-        **message,
-        "content": f"{lead}{_OPEN}{number}{_STOP}{core}{_SHUT}{number}{_STOP}{_trail(message)}",
-    }
+    parts = list(content)
+    for place in {texts[0], texts[-1]}:
+        shut = place == texts[-1] == len(parts) - 1
+        text = _marked_text(parts[place]["text"], number, open_=place == texts[0], shut=shut)
+        parts[place] = {**parts[place], "text": text}
+    return {**message, "content": parts}
+
+
+def _marked_text(text: str, number: int, *, open_: bool, shut: bool) -> str:
+    core = text.strip()
+    lead, trail = text[: text.index(core)], text[len(text.rstrip()) :]
+    before = f"{_OPEN}{number}{_STOP}" if open_ else ""
+    after = f"{_SHUT}{number}{_STOP}" if shut else ""
+    return f"{lead}{before}{core}{after}{trail}"
 
 
 def _trail(message: Message) -> str:
-    content: str = message["content"]
-    return content[len(content.rstrip()) :] if content.strip() else ""
+    content = message["content"]
+    text: str = content if isinstance(content, str) else content[-1].get("text", "")
+    return text[len(text.rstrip()) :] if text.strip() else ""
 
 
 def _learn(known: list[str], text: str) -> None:

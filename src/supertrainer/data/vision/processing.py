@@ -1,0 +1,311 @@
+"""A model's processor, asked for what its tokenizer can't tell: the tokens that stand for a picture, and its numbers.
+
+Families write a picture in their own way: so many tokens of one kind, rows and columns of tiles, breaks between rows.
+None of it is known here. The processor is called with nothing but a picture, a plain one of the same size, and what it
+writes for it is taken over. So the tokens of every row are known from headers, and of a batch it is checked that the
+processor writes as many for the pictures themselves.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from PIL import Image
+
+from supertrainer.core.errors import ConfigError, DataError
+from supertrainer.data.chat.conversation import Conversation, Message
+from supertrainer.data.chat.rendering import CannotRender, render
+from supertrainer.data.chat.template import apply_template_choice
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+log = logging.getLogger(__name__)
+
+Size = tuple[int, int]
+# What a processor gives about tokens. The rest is about pictures.
+TOKEN_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels", "offset_mapping")
+# If these become the same tokens, pictures of any size do: the processor brings all to one size.
+_PROBES: tuple[Size, ...] = ((64, 64), (48, 960), (960, 48), (1600, 1200))
+_WORDS = "the text of a question"
+# A prefix that looks both ways, and a suffix that is learnt: their processor marks them, and has no chat template.
+_PREFIX_FAMILIES = {"PaliGemmaProcessor": "paligemma"}
+_PER_TOKEN = "cross_attention_mask"  # models that look at pictures beside the text
+
+
+@dataclass(frozen=True)
+class Expansion:
+    """What stands in a text for one picture.
+
+    Attributes:
+        text: written in place of the placeholder.
+        count: how many of its tokens become states of the picture.
+    """
+
+    text: str
+    count: int
+
+
+class PictureProcessor:
+    """A processor with its template set.
+
+    Args:
+        processor: of the model; its template and its tokenizer's become the chosen one.
+        chat_template: `dataset.chat_template`.
+
+    Raises:
+        ConfigError: there is no template, or the processor can't be used so.
+    """
+
+    def __init__(self, processor: ProcessorMixin, *, chat_template: str | None) -> None:
+        tokenizer = vars(processor).get("tokenizer")
+        if tokenizer is None:
+            raise ConfigError(
+                f"{type(processor).__name__} has no tokenizer of its own.",
+                why="rows with pictures need the model's whole processor.",
+                fix="a model of the group model=mllm/….",
+            )
+        self.processor = processor
+        self.tokenizer: PreTrainedTokenizerBase = tokenizer
+        self.placeholder = _placeholder(processor)
+        self.is_prefix = type(processor).__name__ in _PREFIX_FAMILIES
+        self._set_template(chat_template)
+        self._in_parts = self._takes_parts()
+        self._expansions: dict[Size, Expansion] = {}
+        self._same: Expansion | None = None
+        self.picture_token = 0
+        self.types: dict[str, dict[int, int]] = {}  # name of a column -> token id -> its type, where it isn't 0
+        self._probe()
+
+    def shaped(self, conversation: Conversation) -> Conversation:
+        """A conversation as the template takes it: content in parts, or as a text with placeholders."""
+        shape = _as_parts if self._in_parts else self._as_text
+        return Conversation(tuple(shape(message) for message in conversation.messages), conversation.tools)
+
+    def expansion(self, size: Size) -> Expansion:
+        """What stands for a picture of this size, (width, height).
+
+        Raises:
+            CannotRender: the processor refuses a picture of this size, with its own words.
+        """
+        if self._same is not None:
+            return self._same
+        found = self._expansions.get(size)
+        if found is None:
+            found = self._expansions[size] = self._read_expansion(self._call([[_plain(size)]]))
+        return found
+
+    def expand(self, text: str, sizes: Sequence[Size]) -> tuple[str, list[tuple[int, int, int]]]:
+        """Puts what stands for pictures into a text.
+
+        Args:
+            sizes: of the pictures of its placeholders, in their order.
+
+        Returns:
+            The text, and of each picture the place of its placeholder in the text that was given, and its first and
+            last character (not included) in the one that is returned.
+
+        Raises:
+            CannotRender: there are more or fewer placeholders than pictures, or a picture is refused.
+        """
+        pieces = text.split(self.placeholder)
+        if len(pieces) - 1 != len(sizes):
+            raise CannotRender(
+                f"the text has {len(pieces) - 1} times {self.placeholder} for {len(sizes)} pictures (a message "
+                "that holds it written out, or a template that leaves pictures out)"
+            )
+        written, places, read = [pieces[0]], [], len(pieces[0])
+        length = read
+        for piece, size in zip(pieces[1:], sizes, strict=True):
+            stands = self.expansion(size).text
+            places.append((read, length, length + len(stands)))
+            written += [stands, piece]
+            read += len(self.placeholder) + len(piece)
+            length += len(stands) + len(piece)
+        return "".join(written), places
+
+    def numbers(self, rows: Sequence[Sequence[Image.Image]]) -> tuple[dict[str, torch.Tensor], list[int]]:
+        """What a model gets of pictures.
+
+        Args:
+            rows: the pictures of rows that have some.
+
+        Returns:
+            `pixel_values` and what else the family has (sizes, grids, masks), in the order of rows and pictures; and
+            how many tokens of each row have to stand for them.
+
+        Raises:
+            CannotRender: the processor refuses a picture.
+        """
+        found = self._call(rows)
+        ids = found["input_ids"]
+        counts = [sum(token == self.picture_token for token in row) for row in _lists(ids)]
+        kept = {name: value for name, value in found.items() if name not in TOKEN_KEYS}
+        return {name: value for name, value in kept.items() if isinstance(value, torch.Tensor)}, counts
+
+    def settings(self) -> dict[str, Any]:
+        """What tokens of pictures follow from, beside their sizes: for the key of a cache."""
+        return {"processor": self.processor.to_json_string(), "expansion": self._read_expansion(self._blank).text}
+
+    def written_by_processor(self, text: str, sizes: Sequence[Size]) -> list[int]:
+        """The ids that the processor itself gives for a text with placeholders, and plain pictures."""
+        return _lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0]
+
+    def _set_template(self, choice: str | None) -> None:
+        own = vars(self.processor).get("chat_template")
+        if choice is None and own is not None:
+            self.tokenizer.chat_template = own
+        elif choice is None and self.tokenizer.chat_template is None:
+            choice = _PREFIX_FAMILIES.get(type(self.processor).__name__)
+        if choice in _PREFIX_FAMILIES.values():
+            self.tokenizer.chat_template = template_of_family(str(choice))
+        else:
+            apply_template_choice(self.tokenizer, choice)
+        self.processor.chat_template = self.tokenizer.chat_template
+
+    def _takes_parts(self) -> bool:
+        """Whether the template takes content as parts; else it takes a text.
+
+        Raises:
+            ConfigError: it writes no place for a picture, either way.
+        """
+        asked: Message = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORDS}]}
+        said = ""
+        for shape in (_as_parts, self._as_text):
+            try:
+                text = render([shape(asked)], self.tokenizer, add_generation_prompt=True).text
+            except CannotRender as error:
+                said = said or str(error)
+                continue
+            if text.count(_WORDS) == 1 and text.count(self.placeholder) == 1 and "'type'" not in text:
+                return shape is _as_parts
+        raise ConfigError(
+            f"the chat template writes no {self.placeholder} for a picture" + (f" ({said})." if said else "."),
+            why="the model would be asked about pictures that it doesn't see.",
+            fix="dataset.chat_template: a template for pictures (a .jinja file), or null for the model's own.",
+        )
+
+    def _as_text(self, message: Message) -> Message:
+        content = message["content"]
+        if isinstance(content, str):
+            return message
+        pieces = [self.placeholder if part["type"] == "image" else part["text"] for part in content]
+        return {**message, "content": "\n".join(pieces)}
+
+    def _probe(self) -> None:
+        """Learns what stands for a picture, and whether its size matters."""
+        try:
+            self._blank = self._call([[_plain(_PROBES[0])]])
+        except CannotRender as error:
+            raise self._unfit(str(error)) from None
+        if _PER_TOKEN in self._blank:
+            raise self._unfit("its models look at pictures beside the text, not between its tokens")
+        ids = self._stripped(_lists(self._blank["input_ids"])[0])
+        told = [token for token in (self._soft_token(), vars(self.processor).get("image_token_id")) if token in ids]
+        self.picture_token = told[0] if told else Counter(ids).most_common(1)[0][0] if ids else -1
+        if self.picture_token not in ids:
+            raise self._unfit(f"it writes nothing in place of {self.placeholder}")
+        found = self._read_expansion(self._blank)
+        self._expansions[_PROBES[0]] = found
+        for name in ("token_type_ids", "mm_token_type_ids"):
+            if name in self._blank and not self.is_prefix:
+                pairs = zip(_lists(self._blank["input_ids"])[0], _lists(self._blank[name])[0], strict=True)
+                self.types[name] = {token: kind for token, kind in pairs if kind}
+        try:
+            if all(self.expansion(size) == found for size in _PROBES[1:]):
+                self._same = found
+        except CannotRender:
+            return  # a size that is refused says that sizes matter
+
+    def _soft_token(self) -> int | None:
+        """The token that the tokenizer itself calls that of pictures."""
+        token: int | None = getattr(self.tokenizer, "image_token_id", None)  # tokenizers answer for tokens of their own
+        return token
+
+    def _read_expansion(self, called: Any) -> Expansion:
+        ids = self._stripped(_lists(called["input_ids"])[0])
+        text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if again != ids:
+            text = "".join(self.tokenizer.convert_ids_to_tokens(ids))
+            again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        if again != ids:
+            raise self._unfit("what it writes for a picture isn't a text of its tokenizer")
+        return Expansion(text, sum(token == self.picture_token for token in ids))
+
+    def _stripped(self, ids: list[int]) -> list[int]:
+        """Tokens without those that a processor puts around any text."""
+        tokenizer = self.tokenizer
+        around = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.sep_token_id}
+        if self.is_prefix:
+            around |= {*tokenizer("\n", add_special_tokens=False)["input_ids"]}
+        first, last = 0, len(ids)
+        while first < last and ids[first] in around:
+            first += 1
+        while last > first and ids[last - 1] in around:
+            last -= 1
+        return ids[first:last]
+
+    def _call(self, rows: Sequence[Sequence[Image.Image]], *, text: str | None = None) -> Any:
+        texts = [self.placeholder * len(pictures) for pictures in rows] if text is None else [text]
+        try:
+            return self.processor(
+                text=texts,
+                images=[list(pictures) for pictures in rows],
+                padding=True,
+                return_tensors="pt",
+                add_special_tokens=False,
+            )
+        # Image processors raise these on sizes that they don't take.
+        except (ValueError, TypeError, IndexError, ZeroDivisionError, RuntimeError) as error:
+            raise CannotRender(f"{type(self.processor).__name__} says: {error}") from None
+
+    def _unfit(self, what: str) -> ConfigError:
+        return ConfigError(
+            f"{type(self.processor).__name__} can't be trained with: {what}.",
+            why="the tokens of pictures have to stand between those of the text.",
+            fix="a model such as SmolVLM, Idefics3, LLaVA, PaliGemma, Gemma 3 or Qwen2.5-VL.",
+        )
+
+
+def template_of_family(name: str) -> str:
+    """The text of a template that belongs to a family of processors and fits no other."""
+    import importlib.resources
+
+    files = importlib.resources.files("supertrainer.data.chat") / "templates"
+    return (files / f"{name}.jinja").read_text(encoding="utf-8")
+
+
+def picture_error(error: CannotRender, places: Sequence[str]) -> DataError:
+    """The error of a batch whose pictures a processor refuses."""
+    return DataError(f"pictures of {', '.join(places)}: {error}.", fix="dataset.on_broken_pictures=drop, or mend them.")
+
+
+def _as_parts(message: Message) -> Message:
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
+
+
+def _placeholder(processor: ProcessorMixin) -> str:
+    known: dict[str, Callable[[Any], Any]] = vars(processor)  # type: ignore[assignment]
+    token = known.get("image_token") or known.get("boi_token")
+    if token is None:
+        raise ConfigError(
+            f"{type(processor).__name__} has no token that stands where a picture does.",
+            fix="a model such as SmolVLM, Idefics3, LLaVA, PaliGemma, Gemma 3 or Qwen2.5-VL.",
+        )
+    return str(token)
+
+
+def _plain(size: Size) -> Image.Image:
+    return Image.new("RGB", size, (127, 127, 127))
+
+
+def _lists(values: Any) -> list[list[int]]:
+    found: list[list[int]] = values.tolist() if isinstance(values, torch.Tensor) else [list(row) for row in values]
+    return found
