@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import functools
 import hashlib
 import io
 import re
@@ -25,7 +26,7 @@ Content = Path | bytes
 Background = Literal["white", "black"]
 
 # Formats of pixels alone. Others that Pillow knows start programs (EPS) or hold documents.
-FORMATS = ("PNG", "JPEG", "MPO", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
+FORMATS = ("PNG", "JPEG", "WEBP", "GIF", "BMP", "TIFF", "PPM", "JPEG2000", "AVIF")
 _BASE64 = re.compile(r"(iVBORw0KGgo|/9j/|UklGR|R0lGOD|SUkq|TU0AK)[A-Za-z0-9+/\s]{40,}={0,2}\s*")  # the usual beginnings
 SMALLEST_SIDE = 4  # pixels; processors take a shorter side for the channels
 _ENDS = 4_096  # bytes at either end of a picture, by which it is told apart from others
@@ -83,8 +84,11 @@ def decode(content: Content, *, max_pixels: int, background: Background = "white
             picture.load()
         # Decoders raise nearly everything on broken content.
         except (OSError, ValueError, SyntaxError, IndexError, EOFError, TypeError, MemoryError) as error:
-            raise PictureFault(f"is broken: {error or type(error).__name__}") from None
-        pixels = _rgb(picture, background)
+            raise PictureFault(f"is broken: {str(error) or type(error).__name__}") from None
+        try:
+            pixels = _rgb(picture, background)
+        except ValueError as error:
+            raise PictureFault(f"has colours that don't become RGB ({picture.mode}): {error}") from None
     if orientation != 1:
         pixels = _turned(pixels, orientation)
     factor = _enlarging(*pixels.size)
@@ -121,7 +125,7 @@ def _opened(content: Content, *, max_pixels: int) -> Iterator[Image.Image]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of damaged EXIF, and of pictures that are large: told below
-            picture = Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=FORMATS)
+            picture = Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=_formats())
     except FileNotFoundError:
         raise PictureFault("is not there") from None
     except UnidentifiedImageError:
@@ -143,6 +147,13 @@ def _opened(content: Content, *, max_pixels: int) -> Iterator[Image.Image]:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield picture
+
+
+@functools.cache
+def _formats() -> list[str]:
+    """Those of the formats that this Pillow was built with."""
+    Image.init()
+    return [name for name in FORMATS if name in Image.OPEN]
 
 
 def _start(content: Content) -> bytes:
@@ -179,7 +190,7 @@ def _rgb(picture: Image.Image, background: Background) -> Image.Image:
     if mode in _SIXTEEN_BIT or mode in ("I", "F"):
         return _eight_bit(picture).convert("RGB")
     if mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in picture.info:
-        seen = picture.convert("RGBA")
+        seen = (picture.convert("LA") if mode == "La" else picture).convert("RGBA")
         plain = Image.new("RGBA", seen.size, background)
         return Image.alpha_composite(plain, seen).convert("RGB")
     return picture.convert("RGB") if mode != "RGB" else picture.copy()

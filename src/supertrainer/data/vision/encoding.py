@@ -36,7 +36,7 @@ class PictureEncoder(Encoder):
         self._sizes = sizes
         self._places: dict[int, list[tuple[int, int, int]]] = {}
         tokenizer = pictures.tokenizer
-        around = {tokenizer.bos_token_id, tokenizer.eos_token_id}
+        around = {tokenizer.eos_token_id} if pictures.is_prefix else {tokenizer.bos_token_id, tokenizer.eos_token_id}
         added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._frames = np.array(sorted(added - around), dtype=np.int64)
 

@@ -60,7 +60,7 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
     Raises:
         DataError: a named column isn't there, or the layout can't be told.
     """
-    columns = dict(renamed_columns(raw, config.columns.named(), where=where))
+    columns = _named_classes(raw, config.columns.named(), where=where)
     name = "images" if config.columns.images else first_of(PICTURE_NAMES, list(columns))
     cells = columns.pop(name, None) if name else None
     layout, why = _layout(config, columns, pictures=cells is not None, raw=raw, where=where)
@@ -90,6 +90,18 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
         for key, values in found.items():
             values.append(made[key])
     return Rows(found, raw.places)
+
+
+def _named_classes(raw: RawRows, named: Mapping[str, str], *, where: str) -> dict[str, Sequence[Any]]:
+    """The columns under our names, with the names of classes in place of their ids."""
+    columns = renamed_columns(raw, named, where=where)
+    for key, values in columns.items():
+        names = raw.class_names.get(named.get(key, key))
+        if names is not None:
+            columns[key] = [
+                names[value] if isinstance(value, int) and 0 <= value < len(names) else value for value in values
+            ]
+    return columns
 
 
 def _layout(

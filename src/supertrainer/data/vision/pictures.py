@@ -10,6 +10,7 @@ from typing import Any
 
 from PIL import Image
 
+from supertrainer.data.chat.conversation import parsed
 from supertrainer.data.images import (
     Background,
     Content,
@@ -134,6 +135,8 @@ class PictureReader:
         """
         if value is None or value == "" or (isinstance(value, float) and value != value):
             return []
+        if isinstance(value, str) and value.startswith("["):  # a list, in a table of texts
+            value = parsed(value, field)
         if isinstance(value, list | tuple):
             return [self._one(item, f"{field}[{place}]", f":{row}:{place}") for place, item in enumerate(value)]
         return [self._one(value, field, f":{row}")]

@@ -9,6 +9,7 @@ processor writes as many for the pictures themselves.
 from __future__ import annotations
 
 import logging
+import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,10 +18,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from PIL import Image
 
-from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.data.chat.conversation import Conversation, Message
-from supertrainer.data.chat.rendering import CannotRender, render
-from supertrainer.data.chat.template import apply_template_choice
+from supertrainer.core.errors import ConfigError
+from supertrainer.data.chat.conversation import Conversation
+from supertrainer.data.chat.rendering import CannotRender
+from supertrainer.data.vision.template import is_prefix, message_shape, set_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
@@ -32,9 +33,6 @@ Size = tuple[int, int]
 TOKEN_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels", "offset_mapping")
 # If these become the same tokens, pictures of any size do: the processor brings all to one size.
 _PROBES: tuple[Size, ...] = ((64, 64), (48, 960), (960, 48), (1600, 1200))
-_WORDS = "the text of a question"
-# A prefix that looks both ways, and a suffix that is learnt: their processor marks them, and has no chat template.
-_PREFIX_FAMILIES = {"PaliGemmaProcessor": "paligemma"}
 _PER_TOKEN = "cross_attention_mask"  # models that look at pictures beside the text
 
 
@@ -73,9 +71,9 @@ class PictureProcessor:
         self.processor = processor
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
         self.placeholder = _placeholder(processor)
-        self.is_prefix = type(processor).__name__ in _PREFIX_FAMILIES
-        self._set_template(chat_template)
-        self._in_parts = self._takes_parts()
+        self.is_prefix = is_prefix(processor)
+        set_template(processor, tokenizer, choice=chat_template)
+        self._shape = message_shape(tokenizer, placeholder=self.placeholder)
         self._expansions: dict[Size, Expansion] = {}
         self._same: Expansion | None = None
         self.picture_token = 0
@@ -84,8 +82,7 @@ class PictureProcessor:
 
     def shaped(self, conversation: Conversation) -> Conversation:
         """A conversation as the template takes it: content in parts, or as a text with placeholders."""
-        shape = _as_parts if self._in_parts else self._as_text
-        return Conversation(tuple(shape(message) for message in conversation.messages), conversation.tools)
+        return Conversation(tuple(self._shape(message) for message in conversation.messages), conversation.tools)
 
     def expansion(self, size: Size) -> Expansion:
         """What stands for a picture of this size, (width, height).
@@ -146,7 +143,10 @@ class PictureProcessor:
         ids = found["input_ids"]
         counts = [sum(token == self.picture_token for token in row) for row in _lists(ids)]
         kept = {name: value for name, value in found.items() if name not in TOKEN_KEYS}
-        return {name: value for name, value in kept.items() if isinstance(value, torch.Tensor)}, counts
+        numbers = {name: value for name, value in kept.items() if isinstance(value, torch.Tensor)}
+        if not numbers:
+            raise self._unfit(f"it gives no tensor of pictures but {', '.join(kept) or 'nothing'}")
+        return numbers, counts
 
     def settings(self) -> dict[str, Any]:
         """What tokens of pictures follow from, beside their sizes: for the key of a cache."""
@@ -155,47 +155,6 @@ class PictureProcessor:
     def written_by_processor(self, text: str, sizes: Sequence[Size]) -> list[int]:
         """The ids that the processor itself gives for a text with placeholders, and plain pictures."""
         return _lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0]
-
-    def _set_template(self, choice: str | None) -> None:
-        own = vars(self.processor).get("chat_template")
-        if choice is None and own is not None:
-            self.tokenizer.chat_template = own
-        elif choice is None and self.tokenizer.chat_template is None:
-            choice = _PREFIX_FAMILIES.get(type(self.processor).__name__)
-        if choice in _PREFIX_FAMILIES.values():
-            self.tokenizer.chat_template = template_of_family(str(choice))
-        else:
-            apply_template_choice(self.tokenizer, choice)
-        self.processor.chat_template = self.tokenizer.chat_template
-
-    def _takes_parts(self) -> bool:
-        """Whether the template takes content as parts; else it takes a text.
-
-        Raises:
-            ConfigError: it writes no place for a picture, either way.
-        """
-        asked: Message = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORDS}]}
-        said = ""
-        for shape in (_as_parts, self._as_text):
-            try:
-                text = render([shape(asked)], self.tokenizer, add_generation_prompt=True).text
-            except CannotRender as error:
-                said = said or str(error)
-                continue
-            if text.count(_WORDS) == 1 and text.count(self.placeholder) == 1 and "'type'" not in text:
-                return shape is _as_parts
-        raise ConfigError(
-            f"the chat template writes no {self.placeholder} for a picture" + (f" ({said})." if said else "."),
-            why="the model would be asked about pictures that it doesn't see.",
-            fix="dataset.chat_template: a template for pictures (a .jinja file), or null for the model's own.",
-        )
-
-    def _as_text(self, message: Message) -> Message:
-        content = message["content"]
-        if isinstance(content, str):
-            return message
-        pieces = [self.placeholder if part["type"] == "image" else part["text"] for part in content]
-        return {**message, "content": "\n".join(pieces)}
 
     def _probe(self) -> None:
         """Learns what stands for a picture, and whether its size matters."""
@@ -254,13 +213,15 @@ class PictureProcessor:
     def _call(self, rows: Sequence[Sequence[Image.Image]], *, text: str | None = None) -> Any:
         texts = [self.placeholder * len(pictures) for pictures in rows] if text is None else [text]
         try:
-            return self.processor(
-                text=texts,
-                images=[list(pictures) for pictures in rows],
-                padding=True,
-                return_tensors="pt",
-                add_special_tokens=False,
-            )
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # PaliGemma's makes an array of a tensor
+                return self.processor(
+                    text=texts,
+                    images=[list(pictures) for pictures in rows],
+                    padding=True,
+                    return_tensors="pt",
+                    add_special_tokens=False,
+                )
         # Image processors raise these on sizes that they don't take.
         except (ValueError, TypeError, IndexError, ZeroDivisionError, RuntimeError) as error:
             raise CannotRender(f"{type(self.processor).__name__} says: {error}") from None
@@ -271,24 +232,6 @@ class PictureProcessor:
             why="the tokens of pictures have to stand between those of the text.",
             fix="a model such as SmolVLM, Idefics3, LLaVA, PaliGemma, Gemma 3 or Qwen2.5-VL.",
         )
-
-
-def template_of_family(name: str) -> str:
-    """The text of a template that belongs to a family of processors and fits no other."""
-    import importlib.resources
-
-    files = importlib.resources.files("supertrainer.data.chat") / "templates"
-    return (files / f"{name}.jinja").read_text(encoding="utf-8")
-
-
-def picture_error(error: CannotRender, places: Sequence[str]) -> DataError:
-    """The error of a batch whose pictures a processor refuses."""
-    return DataError(f"pictures of {', '.join(places)}: {error}.", fix="dataset.on_broken_pictures=drop, or mend them.")
-
-
-def _as_parts(message: Message) -> Message:
-    content = message["content"]
-    return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
 
 
 def _placeholder(processor: ProcessorMixin) -> str:

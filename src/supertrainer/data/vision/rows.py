@@ -88,10 +88,10 @@ def picture_batch(
         padding_side: left for a generation, which goes on at the right end.
 
     Returns:
-        `input_ids`, `attention_mask`, (B, T) int64; `labels` where rows have them, (B, T), -100 on padding and pictures;
-        where the processor writes them `token_type_ids` and `mm_token_type_ids`, (B, T); and, if a row has a picture,
-        `pixel_values` and what else the family has (`pixel_attention_mask`, `image_grid_thw`, `image_sizes`, …), which
-        hold the pictures of all rows in their order.
+        `input_ids`, `attention_mask`, (B, T) int64; `labels` where rows have them, (B, T), -100 on padding and
+        pictures; `token_type_ids` and `mm_token_type_ids` where the processor writes them, (B, T); if a row has a
+        picture `pixel_values` and what else the family has (`pixel_attention_mask`, `image_grid_thw`, `image_sizes`),
+        which hold the pictures of all rows in their order.
 
     Raises:
         DataError: a picture is broken, or the processor writes another number of tokens for it than the row has.

@@ -1,0 +1,84 @@
+"""The chat template of a processor: which one it is, and in which form it takes a message with pictures."""
+
+from __future__ import annotations
+
+import functools
+import importlib.resources
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from supertrainer.core.errors import ConfigError
+from supertrainer.data.chat.conversation import Message
+from supertrainer.data.chat.rendering import CannotRender, render
+from supertrainer.data.chat.template import apply_template_choice
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase, ProcessorMixin
+
+Shape = Callable[[Message], Message]
+
+_WORDS = "the text of a question"
+# A prefix that is read in both directions, and a suffix that is learnt: their processors mark them, and have no chat
+# template.
+_PREFIX_FAMILIES = {"PaliGemmaProcessor": "paligemma"}
+
+
+def is_prefix(processor: ProcessorMixin) -> bool:
+    """Whether the models of a processor read a prompt in both directions, and are told where it ends."""
+    return type(processor).__name__ in _PREFIX_FAMILIES
+
+
+def set_template(processor: ProcessorMixin, tokenizer: PreTrainedTokenizerBase, *, choice: str | None) -> None:
+    """Gives a processor and its tokenizer the chosen template, so that it is saved with either.
+
+    Args:
+        choice: `dataset.chat_template`; null is the processor's own, else the tokenizer's, else the family's.
+
+    Raises:
+        ConfigError: as `apply_template_choice`.
+    """
+    own = vars(processor).get("chat_template")
+    family = _PREFIX_FAMILIES.get(type(processor).__name__)
+    if choice is None and own is not None:
+        tokenizer.chat_template = own
+    elif choice is None and tokenizer.chat_template is None and family is not None:
+        files = importlib.resources.files("supertrainer.data.chat") / "templates"
+        tokenizer.chat_template = (files / f"{family}.jinja").read_text(encoding="utf-8")
+    apply_template_choice(tokenizer, choice)
+    processor.chat_template = tokenizer.chat_template
+
+
+def message_shape(tokenizer: PreTrainedTokenizerBase, *, placeholder: str) -> Shape:
+    """What makes a message one that the template takes: its content in parts, or as a text with placeholders.
+
+    Raises:
+        ConfigError: the template writes no place for a picture, either way.
+    """
+    asked: Message = {"role": "user", "content": [{"type": "image"}, {"type": "text", "text": _WORDS}]}
+    said = ""
+    for shape in (_as_parts, functools.partial(_as_text, placeholder=placeholder)):
+        try:
+            text = render([shape(asked)], tokenizer, add_generation_prompt=True).text
+        except CannotRender as error:
+            said = said or str(error)
+            continue
+        if text.count(_WORDS) == 1 and text.count(placeholder) == 1 and "'type'" not in text:
+            return shape
+    raise ConfigError(
+        f"the chat template writes no {placeholder} for a picture" + (f" ({said})." if said else "."),
+        why="the model would be asked about pictures that it doesn't see.",
+        fix="dataset.chat_template: a template for pictures (a .jinja file), or null for the model's own.",
+    )
+
+
+def _as_parts(message: Message) -> Message:
+    content = message["content"]
+    return {**message, "content": [{"type": "text", "text": content}]} if isinstance(content, str) else message
+
+
+def _as_text(message: Message, *, placeholder: str) -> Message:
+    content = message["content"]
+    if isinstance(content, str):
+        return message
+    pieces = [placeholder if part["type"] == "image" else part["text"] for part in content]
+    return {**message, "content": "\n".join(pieces)}
