@@ -231,3 +231,14 @@ def test_a_preview_counts_the_tokens_of_pictures(mixed: Any, dataset: Any) -> No
         ("\n", False),
     ]
     assert json.loads(data.load()["train"][1]["messages"])[1]["content"] == "Both."
+
+
+def test_the_space_that_the_prompt_ends_before_belongs_to_a_marked_answer(dataset: Any, learnt: Any) -> None:
+    """Else the first word of an answer, which vocabularies write with its space, would not be learnt."""
+    template = (
+        "{% for m in messages %}{{ m['role'] | upper + ': ' }}{% for p in m['content'] %}{% if p['type'] == 'image' %}"
+        "<image>\n{% elif m['role'] == 'user' %}{{ p['text'] + ' ' }}{% else %}{% generation %}{{ p['text'] + ' ' }}"
+        "{% endgeneration %}{% endif %}{% endfor %}{% endfor %}{% if add_generation_prompt %}ASSISTANT:{% endif %}"
+    )
+    data = dataset([{"image": "small.png", "question": "Red?", "answer": "yes"}])
+    assert learnt(data, tiny_llava(chat_template=template)) == [[" yes</s>"]]

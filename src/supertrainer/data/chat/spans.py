@@ -1,7 +1,8 @@
 """Which characters of a rendered conversation are answers: what the model has to say after the generation prompt.
 
-A template that marks answers with {% generation %} is believed, and the token that ends a turn is added where the marks
-leave it out. Otherwise answers are found, with two renders of the conversation and a few of its beginnings:
+A template that marks answers with {% generation %} is believed; the token that ends a turn, and white space that the
+prompt of a generation ends before, are added where the marks leave them out. Otherwise answers are found, with two
+renders of the conversation and a few of its beginnings:
 
 - the texts of the messages are framed by characters that no text has, and rendered again. Without the frames the text
   has to be the same, else they say nothing. So the place of every message's text is known, also in a template that
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _OPEN, _SHUT, _STOP = "\ue0f0", "\ue0f1", "\ue0f2"
+_MADE_UP: tuple[Message, Message] = (
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": f"{_OPEN}0{_STOP}"},
+)
 _FRAME = re.compile(f"([{_OPEN}{_SHUT}])(\\d+){_STOP}")
 
 
@@ -49,6 +54,7 @@ class AnswerFinder:
         self._heads: dict[str, list[str]] = {}  # role of the message before -> texts between its end and an answer
         self._closes: list[str] = []  # texts between the end of an answer's own text and the end of its turn
         self._ends = self._turn_ends()
+        self._gap = self._gap_before_marks()
 
     @property
     def ends_turns(self) -> bool:
@@ -90,21 +96,38 @@ class AnswerFinder:
         if len(merged) != len(answers):
             return []
         of = dict(zip(answers, merged, strict=True))
-        return [(of[number][0], self._with_end(rendered.text, of[number][1])) for number in wanted]
+        spans = []
+        for number in wanted:
+            start, end = of[number]
+            start -= len(self._gap) * rendered.text.endswith(self._gap, 0, start)
+            spans.append((start, self._with_end(rendered.text, end)))
+        return spans
 
     def _with_end(self, text: str, end: int) -> int:
         return next((end + len(token) for token in self._ends if text.startswith(token, end)), end)
 
     def _turn_ends(self) -> list[str]:
         """The special token after an answer, from a conversation made up for it."""
-        answer = f"{_OPEN}0{_STOP}"
         try:
-            made_up = ({"role": "user", "content": "a"}, {"role": "assistant", "content": answer})
-            text = render([self._shape(message) for message in made_up], self._tokenizer).text
+            text = render([self._shape(message) for message in _MADE_UP], self._tokenizer).text
         except CannotRender:
             return []
-        after = text.rpartition(answer)[2]
+        after = text.rpartition(_MADE_UP[1]["content"])[2]
         return [token for token in sorted(self._specials, key=len, reverse=True) if after.startswith(token)][:1]
+
+    def _gap_before_marks(self) -> str:
+        """White space between the prompt of a generation and what the template marks: the model has to say it too."""
+        asked, said = (self._shape(message) for message in _MADE_UP)
+        if not has_answer_marks(template_text(self._tokenizer)):
+            return ""
+        try:
+            whole = render((asked, said), self._tokenizer, with_marks=True)
+            prompt = render((asked,), self._tokenizer, add_generation_prompt=True).text
+        except CannotRender:
+            return ""
+        start = next((start for start, end in whole.marked if start < end), 0)
+        gap = whole.text[len(prompt) : start]
+        return gap if whole.text.startswith(prompt) and gap.isspace() else ""
 
     def _derived(self, conversation: Conversation, text: str, wanted: Sequence[int]) -> list[Span]:
         places = self._places(conversation, text)
