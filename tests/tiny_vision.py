@@ -134,12 +134,35 @@ def tiny_gemma3(**options: Any) -> Any:
     return Gemma3Processor(pictures, tokenizer, image_seq_length=4, **{"chat_template": GEMMA, **options})
 
 
+def tiny_chameleon(**options: Any) -> Any:
+    """Every picture is 16×16 pixels and 4 tokens between two others; no template."""
+    from transformers.models.chameleon.image_processing_pil_chameleon import ChameleonImageProcessorPil
+    from transformers.models.chameleon.processing_chameleon import ChameleonProcessor
+
+    names = {"image_token": "<image>", "boi_token": "<boi>", "eoi_token": "<eoi>"}
+    tokenizer = tiny_picture_tokenizer(adds_begin=True, sep_token="<|im_end|>", extra_special_tokens=names)
+    pictures = ChameleonImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
+    return ChameleonProcessor(pictures, tokenizer, image_seq_length=4, **options)
+
+
+def tiny_instructblip(**options: Any) -> Any:
+    """Every picture is 16×16 pixels and 4 tokens before the text, whose question a second tokenizer reads."""
+    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+    from transformers.models.instructblip.processing_instructblip import InstructBlipProcessor
+
+    pictures = BlipImageProcessorPil(size={"height": 16, "width": 16})
+    tokenizers = tiny_picture_tokenizer(adds_begin=True), tiny_picture_tokenizer(adds_begin=True)
+    return InstructBlipProcessor(pictures, *tokenizers, num_query_tokens=4, **options)
+
+
 FAMILIES: dict[str, Callable[..., Any]] = {
     "idefics3": tiny_idefics3,
     "llava": tiny_llava,
     "paligemma": tiny_paligemma,
     "qwen2_5_vl": tiny_qwen2_5_vl,
     "gemma3": tiny_gemma3,
+    "chameleon": tiny_chameleon,
+    "instructblip": tiny_instructblip,
 }
 
 

@@ -28,7 +28,7 @@ from supertrainer.data.vision import layouts
 from supertrainer.data.vision.encoding import PictureJob
 from supertrainer.data.vision.pictures import PictureStore
 from supertrainer.data.vision.processing import PictureProcessor, Size
-from supertrainer.data.vision.rows import PictureRows
+from supertrainer.data.vision.rows import PictureRows, question_of
 
 if TYPE_CHECKING:
     import datasets
@@ -169,7 +169,7 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         return made
 
     def prompt(self, split: str, number: int, processor: ProcessorMixin) -> dict[str, Any]:
-        """What a generation gets of a row: `input_ids` (T,), ending where the answer begins, and `pictures`.
+        """What a generation gets of a row: `input_ids` (T,), ending where the answer begins; `pictures`, `question`.
 
         `vision.rows.picture_batch` makes a batch of several, padded on the left.
 
@@ -181,9 +181,18 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         shaped = pictures.shaped(Conversation(conversation.prompt or conversation.messages, conversation.tools))
         sizes = _pairs(row["sizes"])
         ids = render_prompt(
-            shaped.messages, pictures.tokenizer, tools=shaped.tools, change=lambda text: pictures.expand(text, sizes)[0]
+            shaped.messages,
+            pictures.tokenizer,
+            tools=shaped.tools,
+            change=lambda text: pictures.expand(text, sizes)[0],
+            adds_begin=not pictures.family.begins_behind_pictures,
         )
-        return {"input_ids": np.asarray(ids, dtype=np.int32), "pictures": row["pictures"], "place": row["source_row"]}
+        return {
+            "input_ids": np.asarray(ids, dtype=np.int32),
+            "pictures": row["pictures"],
+            "place": row["source_row"],
+            "question": question_of(conversation),
+        }
 
     def model_rows(self, split: str, tokenizer: Any) -> PictureRows:
         """A split as a model takes it. The train rows are given only if the rows of every split can be.

@@ -12,7 +12,18 @@ from PIL import Image
 
 from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.data.mllm import MllmDataset
-from tiny_vision import FAMILIES, QWEN, picture, tiny_gemma3, tiny_idefics3, tiny_llava, tiny_paligemma, tiny_qwen2_5_vl
+from tiny_vision import (
+    FAMILIES,
+    QWEN,
+    picture,
+    tiny_chameleon,
+    tiny_gemma3,
+    tiny_idefics3,
+    tiny_instructblip,
+    tiny_llava,
+    tiny_paligemma,
+    tiny_qwen2_5_vl,
+)
 
 # How an answer begins and ends in each family's template.
 FRAMES = {
@@ -21,6 +32,8 @@ FRAMES = {
     "paligemma": ("", "</s>"),
     "qwen2_5_vl": ("", "<|im_end|>"),
     "gemma3": ("", "<|im_end|>"),
+    "chameleon": ("", "</s>"),
+    "instructblip": (" ", "</s>"),
 }
 _MARKS = "{% elif m['role'] == 'assistant' %}{% generation %}{{ m['content'][0]['text'] }}{% endgeneration %}{% else %}"
 MARKED = QWEN.replace("{{ m['content'] }}{% else %}", "{{ m['content'] }}" + _MARKS)
@@ -100,6 +113,22 @@ def test_paligemma_is_given_the_ids_labels_and_types_of_its_own_suffix(
         assert set(ours) == set(theirs)
         for key, values in theirs.items():
             assert (ours[key].numpy() == values).all(), key
+
+
+def test_instructblip_and_chameleon_are_asked_as_by_their_own_processors(
+    mixed: Any, dataset: Any, pictures: Path
+) -> None:
+    image = Image.open(pictures / "small.png")
+    for make, text in ((tiny_instructblip, "What?"), (tiny_chameleon, "<image>What?")):
+        processor = make()
+        data = dataset([mixed[0]])
+        theirs = processor(text=text, images=[image], return_tensors="pt")
+        rows = data.model_rows("train", processor)
+        batch = rows.collate([rows[0]], pad_token_id=0)
+        assert data.prompt("train", 0, processor)["input_ids"].tolist() == theirs.pop("input_ids")[0].tolist()
+        theirs.pop("attention_mask")
+        for name, values in theirs.items():  # pixels, and the question for the Q-Former
+            assert (batch[name] == values).all(), name
 
 
 @pytest.mark.parametrize("make", [tiny_llava, tiny_gemma3], ids=["written by the tokenizer", "by the template"])

@@ -90,6 +90,7 @@ def render_prompt(
     *,
     tools: Sequence[Any] = (),
     change: Callable[[str], str] = str,
+    adds_begin: bool = True,
 ) -> list[int]:
     """The token ids of a prompt, ending where the model's answer begins; with at most one token that begins a text.
 
@@ -97,6 +98,7 @@ def render_prompt(
 
     Args:
         change: puts what stands for pictures into the text.
+        adds_begin: whether the text gets the token that the tokenizer begins every text with.
 
     Raises:
         ConfigError: the tokenizer has no template.
@@ -109,7 +111,7 @@ def render_prompt(
             f"the chat template refuses a prompt: {error}.", fix="other messages, or another template."
         ) from None
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    begin = own_begin(tokenizer)
+    begin = own_begin(tokenizer) if adds_begin else None
     return [begin, *ids] if begin is not None and ids[:1] != [begin] else ids[surplus_begins(ids, tokenizer) :]
 
 

@@ -36,7 +36,11 @@ class PictureEncoder(Encoder):
         self._sizes = sizes
         self._places: dict[int, list[tuple[int, int, int]]] = {}
         tokenizer = pictures.tokenizer
-        around = {tokenizer.eos_token_id} if pictures.is_prefix else {tokenizer.bos_token_id, tokenizer.eos_token_id}
+        around = {tokenizer.eos_token_id}
+        if pictures.family.begins_behind_pictures:
+            self._begin = None
+        else:
+            around.add(tokenizer.bos_token_id)
         added = {number for number, token in tokenizer.added_tokens_decoder.items() if token.special}
         self._frames = np.array(sorted(added - around), dtype=np.int64)
 
@@ -105,7 +109,7 @@ class PictureJob(EncodingJob):
 
     def encode(self, conversations: Sequence[Conversation]) -> TokenRows:
         train_on = self.config.train_on
-        if self.pictures.is_prefix and train_on == "all":
+        if self.pictures.family.is_prefix and train_on == "all":
             raise ConfigError(
                 "dataset.train_on=all with a model that reads its prompt in both directions.",
                 why="it would see the tokens that it has to tell.",
@@ -113,7 +117,7 @@ class PictureJob(EncodingJob):
             )
         encoder = PictureEncoder(self.pictures, self.sizes, train_on=train_on)
         rows = encode_conversations(conversations, self.tokenizer, train_on=train_on, encoder=encoder)
-        if not self.pictures.is_prefix:
+        if not self.pictures.family.begins_behind_pictures:  # these write another text themselves
             self._compare(conversations)
         return rows
 
@@ -136,7 +140,7 @@ class PictureJob(EncodingJob):
             plain, _ = encoder.unexpanded(number, conversations[number])
         except CannotRender:
             return  # told with the rows
-        ours = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
+        ours = self.pictures.stripped(self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"])
         theirs = self.pictures.written_by_processor(plain, self.sizes[number])
         if ours != theirs:
             first = next((n for n, (a, b) in enumerate(zip(ours, theirs, strict=False)) if a != b), len(ours))

@@ -8,7 +8,7 @@ processor writes as many for the pictures themselves.
 
 from __future__ import annotations
 
-import logging
+import itertools
 import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -21,12 +21,10 @@ from PIL import Image
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import CannotRender
-from supertrainer.data.vision.template import is_prefix, message_shape, set_template
+from supertrainer.data.vision.template import family_of, message_shape, set_template
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
-
-log = logging.getLogger(__name__)
 
 Size = tuple[int, int]
 # What a processor gives about tokens. The rest is about pictures.
@@ -71,7 +69,7 @@ class PictureProcessor:
         self.processor = processor
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
         self.placeholder = _placeholder(processor)
-        self.is_prefix = is_prefix(processor)
+        self.family = family_of(processor)
         set_template(processor, tokenizer, choice=chat_template)
         self._shape = message_shape(tokenizer, placeholder=self.placeholder)
         self._expansions: dict[Size, Expansion] = {}
@@ -126,11 +124,14 @@ class PictureProcessor:
             length += len(stands) + len(piece)
         return "".join(written), places
 
-    def numbers(self, rows: Sequence[Sequence[Image.Image]]) -> tuple[dict[str, torch.Tensor], list[int]]:
+    def numbers(
+        self, rows: Sequence[Sequence[Image.Image]], *, questions: Sequence[str]
+    ) -> tuple[dict[str, torch.Tensor], list[int]]:
         """What a model gets of pictures.
 
         Args:
             rows: the pictures of rows that have some.
+            questions: of these rows, for processors that read them.
 
         Returns:
             `pixel_values` and what else the family has (sizes, grids, masks), in the order of rows and pictures; and
@@ -139,9 +140,11 @@ class PictureProcessor:
         Raises:
             CannotRender: the processor refuses a picture.
         """
-        found = self._call(rows)
-        ids = found["input_ids"]
-        counts = [sum(token == self.picture_token for token in row) for row in _lists(ids)]
+        found = self._call(rows, questions=questions)
+        counts = [sum(token == self.picture_token for token in ids) for ids in _lists(found["input_ids"])]
+        if self.family.is_asked:  # a text for every picture
+            ends = list(itertools.accumulate(map(len, rows)))
+            counts = [sum(counts[end - len(row) : end]) for row, end in zip(rows, ends, strict=True)]
         kept = {name: value for name, value in found.items() if name not in TOKEN_KEYS}
         numbers = {name: value for name, value in kept.items() if isinstance(value, torch.Tensor)}
         if not numbers:
@@ -153,8 +156,8 @@ class PictureProcessor:
         return {"processor": self.processor.to_json_string(), "expansion": self._read_expansion(self._blank).text}
 
     def written_by_processor(self, text: str, sizes: Sequence[Size]) -> list[int]:
-        """The ids that the processor itself gives for a text with placeholders, and plain pictures."""
-        return _lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0]
+        """The ids that the processor itself gives for a text with placeholders, and plain pictures; see `stripped`."""
+        return self.stripped(_lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0])
 
     def _probe(self) -> None:
         """Learns what stands for a picture, and whether its size matters."""
@@ -164,7 +167,7 @@ class PictureProcessor:
             raise self._unfit(str(error)) from None
         if _PER_TOKEN in self._blank:
             raise self._unfit("its models look at pictures beside the text, not between its tokens")
-        ids = self._stripped(_lists(self._blank["input_ids"])[0])
+        ids = self.stripped(_lists(self._blank["input_ids"])[0])
         told = [token for token in (self._soft_token(), vars(self.processor).get("image_token_id")) if token in ids]
         self.picture_token = told[0] if told else Counter(ids).most_common(1)[0][0] if ids else -1
         if self.picture_token not in ids:
@@ -172,7 +175,7 @@ class PictureProcessor:
         found = self._read_expansion(self._blank)
         self._expansions[_PROBES[0]] = found
         for name in ("token_type_ids", "mm_token_type_ids"):
-            if name in self._blank and not self.is_prefix:
+            if name in self._blank and not self.family.is_prefix:
                 pairs = zip(_lists(self._blank["input_ids"])[0], _lists(self._blank[name])[0], strict=True)
                 self.types[name] = {token: kind for token, kind in pairs if kind}
         try:
@@ -187,7 +190,7 @@ class PictureProcessor:
         return token
 
     def _read_expansion(self, called: Any) -> Expansion:
-        ids = self._stripped(_lists(called["input_ids"])[0])
+        ids = self.stripped(_lists(called["input_ids"])[0])
         text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         if again != ids:
@@ -197,11 +200,11 @@ class PictureProcessor:
             raise self._unfit("what it writes for a picture isn't a text of its tokenizer")
         return Expansion(text, sum(token == self.picture_token for token in ids))
 
-    def _stripped(self, ids: list[int]) -> list[int]:
+    def stripped(self, ids: list[int]) -> list[int]:
         """Tokens without those that a processor puts around any text."""
         tokenizer = self.tokenizer
         around = {tokenizer.bos_token_id, tokenizer.eos_token_id, tokenizer.pad_token_id, tokenizer.sep_token_id}
-        if self.is_prefix:
+        if self.family.is_prefix:
             around |= {*tokenizer("\n", add_special_tokens=False)["input_ids"]}
         first, last = 0, len(ids)
         while first < last and ids[first] in around:
@@ -210,17 +213,24 @@ class PictureProcessor:
             last -= 1
         return ids[first:last]
 
-    def _call(self, rows: Sequence[Sequence[Image.Image]], *, text: str | None = None) -> Any:
+    def _call(
+        self, rows: Sequence[Sequence[Image.Image]], *, text: str | None = None, questions: Sequence[str] | None = None
+    ) -> Any:
         texts = [self.placeholder * len(pictures) for pictures in rows] if text is None else [text]
+        images: list[Any] = [list(pictures) for pictures in rows]
+        if self.family.is_asked:
+            asked = questions or [""] * len(rows)
+            texts = [question for question, pictures in zip(asked, rows, strict=True) for _ in pictures]
+            images = [picture for pictures in rows for picture in pictures]
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", DeprecationWarning)  # PaliGemma's makes an array of a tensor
                 return self.processor(
                     text=texts,
-                    images=[list(pictures) for pictures in rows],
+                    images=images,
                     padding=True,
                     return_tensors="pt",
-                    add_special_tokens=False,
+                    add_special_tokens=self.family.is_asked,  # who reads the question wants its own
                 )
         # Image processors raise these on sizes that they don't take.
         except (ValueError, TypeError, IndexError, ZeroDivisionError, RuntimeError) as error:

@@ -10,6 +10,7 @@ import torch
 
 from supertrainer.core.errors import DataError
 from supertrainer.data.batching import GHOST
+from supertrainer.data.chat.conversation import Conversation, read_conversation, text_in
 from supertrainer.data.chat.rendering import CannotRender
 from supertrainer.data.collation import IGNORED, EncodedRows, collate
 from supertrainer.data.images import PictureFault
@@ -41,13 +42,20 @@ class PictureRows(EncodedRows):
         references, places = columns[PICTURES], columns["source_row"]
         self._references: list[list[str]] = [references[origin] for origin in origins]
         self._places = [places[origin] for origin in origins]
+        self._questions: list[str] | None = None
+        if processor.family.is_asked:
+            texts = source.select_columns(["messages"])[:]["messages"]
+            self._questions = [question_of(read_conversation(texts[origin])) for origin in origins]
         self._store = store
         self._processor = processor
 
     def __getitem__(self, index: int) -> dict[str, Any]:
-        """One row: `input_ids` and `labels` (T,) as views, `pictures`, its references, and `place`."""
+        """One row: `input_ids` and `labels` (T,) as views, `pictures`, its references, `place`, and `question` where
+        the processor reads it.
+        """
         row = self._shortest if index == GHOST else index
-        return {**super().__getitem__(index), PICTURES: self._references[row], "place": self._places[row]}
+        asked = {} if self._questions is None else {"question": self._questions[row]}
+        return {**super().__getitem__(index), PICTURES: self._references[row], "place": self._places[row], **asked}
 
     def collate(
         self,
@@ -66,6 +74,11 @@ class PictureRows(EncodedRows):
             pad_to_multiple_of=pad_to_multiple_of,
             padding_side=padding_side,
         )
+
+
+def question_of(conversation: Conversation) -> str:
+    """What is asked first."""
+    return next((text_in(message) for message in conversation.messages if message["role"] == "user"), "")
 
 
 def picture_batch(
@@ -99,7 +112,7 @@ def picture_batch(
     batch = collate(features, pad_token_id=pad_token_id, pad_to_multiple_of=pad_to_multiple_of)
     ids = batch["input_ids"]
     real = batch["attention_mask"].bool()
-    if processor.is_prefix:  # the prompt is read in both directions, what begins with the first label isn't
+    if processor.family.is_prefix:  # the prompt is read in both directions, what begins with the first label isn't
         suffix = (batch["labels"] != IGNORED).cummax(1).values if "labels" in batch else torch.zeros_like(real)
         batch["token_type_ids"] = (suffix & real).long()
     for name, types in processor.types.items():
@@ -136,7 +149,8 @@ def _numbers(
                 ) from None
         rows.append(pictures)
     try:
-        numbers, counts = processor.numbers(rows)
+        questions = [feature.get("question", "") for feature in with_pictures]
+        numbers, counts = processor.numbers(rows, questions=questions)
     except CannotRender as error:
         places = ", ".join(str(feature.get("place", "a row")) for feature in with_pictures)
         raise DataError(f"pictures of {places}: {error}.", fix="leave the rows out, or mend the pictures.") from None

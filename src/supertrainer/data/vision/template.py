@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import importlib.resources
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from supertrainer.core.errors import ConfigError
@@ -18,14 +19,39 @@ if TYPE_CHECKING:
 Shape = Callable[[Message], Message]
 
 _WORDS = "the text of a question"
-# A prefix that is read in both directions, and a suffix that is learnt: their processors mark them, and have no chat
-# template.
-_PREFIX_FAMILIES = {"PaliGemmaProcessor": "paligemma"}
 
 
-def is_prefix(processor: ProcessorMixin) -> bool:
-    """Whether the models of a processor read a prompt in both directions, and are told where it ends."""
-    return type(processor).__name__ in _PREFIX_FAMILIES
+@dataclass(frozen=True)
+class Family:
+    """What is special about processors that were made before there were chat templates.
+
+    Attributes:
+        template: their own way to write a question and its answer, as a template: `templates/<name>.jinja`.
+        is_prefix: models read the prompt in both directions, and `token_type_ids` say where it ends.
+        is_asked: something beside the language model reads the question too, so that the processor has to get it; it
+            puts pictures before every text itself.
+    """
+
+    template: str | None = None
+    is_prefix: bool = False
+    is_asked: bool = False
+
+    @property
+    def begins_behind_pictures(self) -> bool:
+        """Whether the token that begins a text stands behind the pictures; the template writes it."""
+        return self.is_prefix or self.is_asked
+
+
+_FAMILIES = {
+    "ChameleonProcessor": Family("chameleon"),
+    "InstructBlipProcessor": Family("instructblip", is_asked=True),
+    "PaliGemmaProcessor": Family("paligemma", is_prefix=True),
+}
+
+
+def family_of(processor: ProcessorMixin) -> Family:
+    """What is special about a processor; nothing about most."""
+    return _FAMILIES.get(type(processor).__name__, Family())
 
 
 def set_template(processor: ProcessorMixin, tokenizer: PreTrainedTokenizerBase, *, choice: str | None) -> None:
@@ -38,7 +64,7 @@ def set_template(processor: ProcessorMixin, tokenizer: PreTrainedTokenizerBase, 
         ConfigError: as `apply_template_choice`.
     """
     own = vars(processor).get("chat_template")
-    family = _PREFIX_FAMILIES.get(type(processor).__name__)
+    family = family_of(processor).template
     if choice is None and own is not None:
         tokenizer.chat_template = own
     elif choice is None and tokenizer.chat_template is None and family is not None:
