@@ -155,6 +155,43 @@ def tiny_instructblip(**options: Any) -> Any:
     return InstructBlipProcessor(pictures, *tokenizers, num_query_tokens=4, **options)
 
 
+def tiny_blip2(**options: Any) -> Any:
+    """Every picture is 16×16 pixels and 4 tokens before the text."""
+    from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
+    from transformers.models.blip_2.processing_blip_2 import Blip2Processor
+
+    pictures = BlipImageProcessorPil(size={"height": 16, "width": 16})
+    return Blip2Processor(pictures, tiny_picture_tokenizer(adds_begin=True), num_query_tokens=4, **options)
+
+
+def tiny_llava_onevision(**options: Any) -> Any:
+    """A picture alone is written in tiles of 4 tokens, by its size; beside another it is one tile."""
+    from transformers.models.llava_onevision.image_processing_pil_llava_onevision import LlavaOnevisionImageProcessorPil
+    from transformers.models.llava_onevision.processing_llava_onevision import LlavaOnevisionProcessor
+
+    class LlavaOnevisionPictures(LlavaOnevisionProcessor):
+        """Without the part for videos, which needs torchvision."""
+
+        @classmethod
+        def get_attributes(cls) -> list[str]:
+            return ["image_processor", "tokenizer"]
+
+        def __init__(self, image_processor: Any, tokenizer: Any, chat_template: str) -> None:
+            from transformers import ProcessorMixin
+
+            self.num_image_tokens, self.vision_feature_select_strategy = 4, "full"
+            self.vision_aspect_ratio = "anyres_max_9"
+            self.image_token, self.image_token_id = "<image>", tokenizer.convert_tokens_to_ids("<image>")
+            self.video_token, self.video_token_id = "<video>", None
+            ProcessorMixin.__init__(self, image_processor, tokenizer, chat_template=chat_template)
+
+    pictures = LlavaOnevisionImageProcessorPil(
+        size={"height": 16, "width": 16}, image_grid_pinpoints=[[16, 32], [32, 16], [32, 32]]
+    )
+    template = QWEN.replace("<|image_pad|>", "<image>")
+    return LlavaOnevisionPictures(pictures, tiny_picture_tokenizer(), **{"chat_template": template, **options})
+
+
 FAMILIES: dict[str, Callable[..., Any]] = {
     "idefics3": tiny_idefics3,
     "llava": tiny_llava,
@@ -163,6 +200,8 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "gemma3": tiny_gemma3,
     "chameleon": tiny_chameleon,
     "instructblip": tiny_instructblip,
+    "blip2": tiny_blip2,
+    "llava_onevision": tiny_llava_onevision,
 }
 
 

@@ -89,6 +89,18 @@ def test_rows_of_text_alone_have_nothing_of_pictures(family: str, mixed: Any, da
     assert "pixel_values" in full
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_mixed_batch_has_the_tokens_that_its_processor_writes(family: str, mixed: Any, dataset: Any) -> None:
+    data, processor = dataset(mixed), FAMILIES[family]()
+    rows = data.model_rows("train", processor)
+    batch = rows.collate([rows[number] for number in range(4)], pad_token_id=0)
+    held = (batch["input_ids"] == data.processor(processor).picture_token).sum(1)
+    alone = [rows.collate([rows[number]], pad_token_id=0)["input_ids"] for number in range(4)]
+    assert held.tolist() == [int((ids == data.processor(processor).picture_token).sum()) for ids in alone]
+    assert held[2] == 0
+    assert all(held[[0, 1, 3]] > 0)
+
+
 @pytest.mark.parametrize("make", [tiny_idefics3, tiny_qwen2_5_vl])
 def test_pictures_of_a_batch_stand_in_the_order_of_its_rows(make: Any, mixed: Any, dataset: Any) -> None:
     rows = dataset(mixed).model_rows("train", make())

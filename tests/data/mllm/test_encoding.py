@@ -16,6 +16,7 @@ from tiny_vision import (
     FAMILIES,
     QWEN,
     picture,
+    tiny_blip2,
     tiny_chameleon,
     tiny_gemma3,
     tiny_idefics3,
@@ -34,6 +35,8 @@ FRAMES = {
     "gemma3": ("", "<|im_end|>"),
     "chameleon": ("", "</s>"),
     "instructblip": (" ", "</s>"),
+    "blip2": (" ", "</s>"),
+    "llava_onevision": ("", "<|im_end|>"),
 }
 _MARKS = "{% elif m['role'] == 'assistant' %}{% generation %}{{ m['content'][0]['text'] }}{% endgeneration %}{% else %}"
 MARKED = QWEN.replace("{{ m['content'] }}{% else %}", "{{ m['content'] }}" + _MARKS)
@@ -86,7 +89,7 @@ def with_pictures(row: dict[str, Any], folder: Path) -> list[dict[str, Any]]:
     return messages
 
 
-@pytest.mark.parametrize("family", ["idefics3", "qwen2_5_vl", "gemma3"])
+@pytest.mark.parametrize("family", ["idefics3", "qwen2_5_vl", "gemma3", "llava_onevision"])
 def test_ids_are_those_of_the_processor_given_the_pictures_themselves(
     family: str, mixed: Any, dataset: Any, pictures: Path
 ) -> None:
@@ -115,11 +118,11 @@ def test_paligemma_is_given_the_ids_labels_and_types_of_its_own_suffix(
             assert (ours[key].numpy() == values).all(), key
 
 
-def test_instructblip_and_chameleon_are_asked_as_by_their_own_processors(
+def test_families_without_a_template_are_asked_as_by_their_own_processors(
     mixed: Any, dataset: Any, pictures: Path
 ) -> None:
     image = Image.open(pictures / "small.png")
-    for make, text in ((tiny_instructblip, "What?"), (tiny_chameleon, "<image>What?")):
+    for make, text in ((tiny_instructblip, "What?"), (tiny_blip2, "What?"), (tiny_chameleon, "<image>What?")):
         processor = make()
         data = dataset([mixed[0]])
         theirs = processor(text=text, images=[image], return_tensors="pt")

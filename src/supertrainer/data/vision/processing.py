@@ -8,6 +8,7 @@ processor writes as many for the pictures themselves.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import warnings
 from collections import Counter
@@ -74,6 +75,8 @@ class PictureProcessor:
         self._shape = message_shape(tokenizer, placeholder=self.placeholder)
         self._expansions: dict[Size, Expansion] = {}
         self._same: Expansion | None = None
+        self._by_row = False  # whether a picture is written otherwise beside others
+        self._rows: dict[tuple[Size, ...], list[str]] = {}
         self.picture_token = 0
         self.types: dict[str, dict[int, int]] = {}  # name of a column -> token id -> its type, where it isn't 0
         self._probe()
@@ -116,13 +119,30 @@ class PictureProcessor:
             )
         written, places, read = [pieces[0]], [], len(pieces[0])
         length = read
-        for piece, size in zip(pieces[1:], sizes, strict=True):
-            stands = self.expansion(size).text
+        for piece, stands in zip(pieces[1:], self._texts(sizes), strict=True):
             places.append((read, length, length + len(stands)))
             written += [stands, piece]
             read += len(self.placeholder) + len(piece)
             length += len(stands) + len(piece)
         return "".join(written), places
+
+    def _texts(self, sizes: Sequence[Size]) -> Sequence[str]:
+        """What stands for each picture of a row."""
+        if not self._by_row or len(sizes) < 2:
+            return [self.expansion(size).text for size in sizes]
+        key = tuple(sizes)
+        if key not in self._rows:
+            self._rows[key] = self._read_row(key)
+        return self._rows[key]
+
+    def _read_row(self, sizes: Sequence[Size]) -> list[str]:
+        """What the processor writes for several pictures of one row, with an end of text between them."""
+        end, token = self.tokenizer.eos_token, self.tokenizer.eos_token_id
+        text = str(end).join([self.placeholder] * len(sizes))
+        ids = _lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0]
+        groups = [list(run) for is_end, run in itertools.groupby(ids, key=lambda found: found == token) if not is_end]
+        texts = [self._text_of(self.stripped(group)) for group in groups]
+        return [text for text in texts if text]
 
     def numbers(
         self, rows: Sequence[Sequence[Image.Image]], *, questions: Sequence[str]
@@ -178,11 +198,12 @@ class PictureProcessor:
             if name in self._blank and not self.family.is_prefix:
                 pairs = zip(_lists(self._blank["input_ids"])[0], _lists(self._blank[name])[0], strict=True)
                 self.types[name] = {token: kind for token, kind in pairs if kind}
-        try:
+        with contextlib.suppress(CannotRender):  # a size that is refused says that sizes matter
             if all(self.expansion(size) == found for size in _PROBES[1:]):
                 self._same = found
-        except CannotRender:
-            return  # a size that is refused says that sizes matter
+        if self._same is None and self.tokenizer.eos_token is not None and not self.family.is_asked:
+            large = _PROBES[-1]
+            self._by_row = self._read_row([large, large]) != [self.expansion(large).text] * 2
 
     def _soft_token(self) -> int | None:
         """The token that the tokenizer itself calls that of pictures."""
@@ -191,14 +212,18 @@ class PictureProcessor:
 
     def _read_expansion(self, called: Any) -> Expansion:
         ids = self.stripped(_lists(called["input_ids"])[0])
-        text = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return Expansion(self._text_of(ids), sum(token == self.picture_token for token in ids))
+
+    def _text_of(self, ids: list[int]) -> str:
+        """Ids as the text that becomes them again."""
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         if again != ids:
             text = "".join(self.tokenizer.convert_ids_to_tokens(ids))
             again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
         if again != ids:
             raise self._unfit("what it writes for a picture isn't a text of its tokenizer")
-        return Expansion(text, sum(token == self.picture_token for token in ids))
+        return text
 
     def stripped(self, ids: list[int]) -> list[int]:
         """Tokens without those that a processor puts around any text."""

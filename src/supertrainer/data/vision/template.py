@@ -28,8 +28,8 @@ class Family:
     Attributes:
         template: their own way to write a question and its answer, as a template: `templates/<name>.jinja`.
         is_prefix: models read the prompt in both directions, and `token_type_ids` say where it ends.
-        is_asked: something beside the language model reads the question too, so that the processor has to get it; it
-            puts pictures before every text itself.
+        is_asked: the processor puts pictures before a text that names none; of some models something beside the
+            language model reads the question too.
     """
 
     template: str | None = None
@@ -43,6 +43,7 @@ class Family:
 
 
 _FAMILIES = {
+    "Blip2Processor": Family("instructblip", is_asked=True),
     "ChameleonProcessor": Family("chameleon"),
     "InstructBlipProcessor": Family("instructblip", is_asked=True),
     "PaliGemmaProcessor": Family("paligemma", is_prefix=True),
