@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 Size = tuple[int, int]
 # What a processor gives about tokens. The rest is about pictures.
 TOKEN_KEYS = ("input_ids", "attention_mask", "token_type_ids", "mm_token_type_ids", "labels", "offset_mapping")
+# Tokens follow from sizes: the values of a plain picture needn't be right. A third of the time.
+_BY_SIZE: dict[str, Any] = {"do_normalize": False, "do_rescale": False, "resample": int(Image.Resampling.NEAREST)}
 # If these become the same tokens, pictures of any size do: the processor brings all to one size.
 _PROBES: tuple[Size, ...] = ((64, 64), (48, 960), (960, 48), (1600, 1200))
 _PER_TOKEN = "cross_attention_mask"  # models that look at pictures beside the text
@@ -95,7 +97,7 @@ class PictureProcessor:
             return self._same
         found = self._expansions.get(size)
         if found is None:
-            found = self._expansions[size] = self._read_expansion(self._call([[_plain(size)]]))
+            found = self._expansions[size] = self._read_expansion(self._call([[_plain(size)]], **_BY_SIZE))
         return found
 
     def expand(self, text: str, sizes: Sequence[Size]) -> tuple[str, list[tuple[int, int, int]]]:
@@ -139,7 +141,7 @@ class PictureProcessor:
         """What the processor writes for several pictures of one row, with an end of text between them."""
         end, token = self.tokenizer.eos_token, self.tokenizer.eos_token_id
         text = str(end).join([self.placeholder] * len(sizes))
-        ids = _lists(self._call([[_plain(size) for size in sizes]], text=text)["input_ids"])[0]
+        ids = _lists(self._call([[_plain(size) for size in sizes]], text=text, **_BY_SIZE)["input_ids"])[0]
         groups = [list(run) for is_end, run in itertools.groupby(ids, key=lambda found: found == token) if not is_end]
         texts = [self._text_of(self.stripped(group)) for group in groups]
         return [text for text in texts if text]
@@ -239,7 +241,12 @@ class PictureProcessor:
         return ids[first:last]
 
     def _call(
-        self, rows: Sequence[Sequence[Image.Image]], *, text: str | None = None, questions: Sequence[str] | None = None
+        self,
+        rows: Sequence[Sequence[Image.Image]],
+        *,
+        text: str | None = None,
+        questions: Sequence[str] | None = None,
+        **of_pictures: Any,
     ) -> Any:
         texts = [self.placeholder * len(pictures) for pictures in rows] if text is None else [text]
         images: list[Any] = [list(pictures) for pictures in rows]
@@ -256,6 +263,7 @@ class PictureProcessor:
                     padding=True,
                     return_tensors="pt",
                     add_special_tokens=self.family.is_asked,  # who reads the question wants its own
+                    **of_pictures,
                 )
         # Image processors raise these on sizes that they don't take.
         except (ValueError, TypeError, IndexError, ZeroDivisionError, RuntimeError) as error:
