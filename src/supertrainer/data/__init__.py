@@ -10,5 +10,6 @@ May import config and core. From a source to tensors:
     base, bert               the dataset class of a task: all of the above
     tokenization, collation  rows -> token ids -> padded tensors
     batching                 the rows of every optimizer step, process and micro-batch
+    images, vision           one picture; rows with pictures for vision-language models (mllm)
     prepare                  other layouts -> files that the readers take (scripts/prepare_dataset.py)
 """
