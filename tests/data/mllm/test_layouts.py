@@ -253,3 +253,15 @@ def test_the_files_of_easy_vqa_are_read_in_place(tmp_path: Path) -> None:
     splits = MllmDataset(MllmDatasetConfig.model_validate_json(json.dumps(node)), seed=0).load()
     assert [row["question_type"] for row in splits["train"]] == ["yes/no", "colour", "shape"]
     assert [row["pictures"] for row in splits["test"]] == [[f"file:{tmp_path}/test/images/0.png"]]
+
+
+def test_a_table_of_texts_lists_pictures_as_json(pictures: Path) -> None:
+    table = 'image,question,answer\nsmall.png,Red?,yes\n"[""small.png"", ""wide.png""]",Same?,no\n,Hi,Hello\n'
+    (pictures / "train.csv").write_text(table)
+    node = {"_target_": "supertrainer.data.mllm.MllmDataset", "source": str(pictures / "train.csv")}
+    rows = MllmDataset(MllmDatasetConfig.model_validate_json(json.dumps(node)), seed=0).load()["train"]
+    assert [[Path(name).name for name in row["pictures"]] for row in rows] == [
+        ["small.png"],
+        ["small.png", "wide.png"],
+        [],
+    ]
