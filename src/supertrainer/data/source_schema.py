@@ -110,6 +110,9 @@ class DatasetConfig(TargetModel):
         None, description="Of files that aren't in `encoding`; the report names them. null: they are an error."
     )
     csv: CsvConfig = CsvConfig()
+    list_columns: tuple[str, ...] | None = Field(
+        None, description="JSON rows that are lists: the names of their items, such as [question, answer]."
+    )
     text_unit: TextUnit = Field(
         "file", description="What a row is in plain text files (format=text): blank lines stand between paragraphs."
     )
