@@ -45,6 +45,7 @@ class PictureColumns(StrictModel):
 class MllmDatasetConfig(DatasetConfig):
     """Conversations, questions or captions with one, several or no pictures a row, for a vision-language model."""
 
+    holds_pictures = True
     layout: PictureLayout = Field(
         "auto",
         description="How a row is laid out. auto: by the names of its columns. messages: content in parts, or texts "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -92,6 +92,9 @@ class CsvConfig(StrictModel):
 
 class DatasetConfig(TargetModel):
     """What every dataset has: a source, its format, splits, limits and what is done about faulty rows."""
+
+    holds_pictures: ClassVar[bool] = False
+    """Whether tokens of its rows stand for pictures."""
 
     source: ExistingSource = Field(description="Local file or directory, package://MODULE/PATH, or a Hub id.")
     format: Format | None = Field(None, description="null: by the suffix of the file or by what the directory holds.")

@@ -87,7 +87,7 @@ def require_unquantized(config: PreTrainedConfig, *, source: str | None) -> None
 
 
 def override_config(config: PreTrainedConfig, overrides: Mapping[str, Any]) -> PreTrainedConfig:
-    """The same config with some keys changed.
+    """The same config with some keys changed, those of a part beside what else the part has.
 
     Raises:
         ConfigError: an unknown key, with the nearest name, or a value of a wrong type.
@@ -95,7 +95,9 @@ def override_config(config: PreTrainedConfig, overrides: Mapping[str, Any]) -> P
     given = thaw(overrides)
     known = field_names(type(config))
     raise_all(ConfigError, _unknown_keys(given, known, where="model.config_overrides", model_type=config.model_type))
-    return _checked(lambda: type(config).from_dict({**config.to_dict(), **given}), where="model.config_overrides")
+    values = config.to_dict()
+    parts = {key: {**values[key], **part} for key, part in given.items() if key in config.sub_configs and part}
+    return _checked(lambda: type(config).from_dict({**values, **given, **parts}), where="model.config_overrides")
 
 
 def field_names(config_class: type[PreTrainedConfig]) -> frozenset[str]:

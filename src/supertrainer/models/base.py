@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError, raise_all
@@ -118,6 +118,10 @@ class TaskModel(ABC):
         check_padding_side(config, tokenizer)
         tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
         return tokenizer
+
+    def reader(self) -> PreTrainedTokenizerBase | ProcessorMixin:
+        """A fresh copy of what its inputs go through: the tokenizer, or what reads pictures beside text."""
+        return self.tokenizer()
 
     def _read_tokenizer(self) -> PreTrainedTokenizerBase:
         return read_tokenizer(

@@ -65,6 +65,10 @@ class MllmModel(TaskModel):
         """The processor's tokenizer."""
         return tokenizer_of(self.processor())
 
+    def reader(self) -> ProcessorMixin:
+        """The processor."""
+        return self.processor()
+
     def build(self, **how: Any) -> nn.Module:
         """See `TaskModel.build`. What is frozen has no gradients; of a tower in full training every weight has some."""
         module = super().build(**{"label_names": (), **how})

@@ -111,9 +111,9 @@ def settle_tokenizer(processor: ProcessorMixin, *, padding_side: Literal["left",
         )
 
 
-def tokenizer_of(processor: ProcessorMixin) -> PreTrainedTokenizerBase:
-    """The tokenizer of its texts."""
-    tokenizer: PreTrainedTokenizerBase = vars(processor)["tokenizer"]
+def tokenizer_of(reader: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:
+    """The tokenizer of a processor's texts; a tokenizer is its own."""
+    tokenizer: PreTrainedTokenizerBase = vars(reader)["tokenizer"] if isinstance(reader, ProcessorMixin) else reader
     return tokenizer
 
 

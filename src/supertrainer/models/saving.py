@@ -159,17 +159,28 @@ def load_trained(
             model = _load_full(source, model_kwargs=model_kwargs, device=device, trust=trust_remote_code)
     config = model.config
     task = saved_task(config)
-    processor = None
-    if task == "image_text_to_text":
-        processor = read_processor(source.directory, trust_remote_code=trust_remote_code)
-        tokenizer = tokenizer_of(processor)
-    else:
-        tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
-        reset_tokenizer(tokenizer)
+    reader = saved_reader(source.directory, task=task, trust_remote_code=trust_remote_code)
+    tokenizer = tokenizer_of(reader)
     if task in GENERATIVE_TASKS:
         tokenizer.padding_side = "left"  # texts go on at their end
     names = () if task in LANGUAGE_TASKS else label_names_of(config)
+    processor = reader if isinstance(reader, ProcessorMixin) else None
     return TrainedModel(model.to(device).eval(), tokenizer, names, task, noted(config), processor)
+
+
+def saved_reader(
+    directory: Path, *, task: Task, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase | ProcessorMixin:
+    """What the inputs of a saved model go through: its tokenizer, or what reads pictures beside text.
+
+    Args:
+        task: what its head is for.
+    """
+    if task == "image_text_to_text":
+        return read_processor(directory, trust_remote_code=trust_remote_code)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
+    reset_tokenizer(tokenizer)
+    return tokenizer
 
 
 def _load_full(source: Source, *, model_kwargs: ModelKwargs, device: torch.device, trust: bool) -> PreTrainedModel:
