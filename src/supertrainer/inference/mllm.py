@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class MllmInferencer(TaskInferencer):
         found: dict[int, Row] = {}
         answered = self.engine.answers(prompts.ids, generation=generation, first_row=first_row, batch_of=prompts.batch)
         for number, answers in answered:
-            found[number] = answer_cells(answers)
+            found[number] = answer_cells([replace(answer, text=answer.text.strip()) for answer in answers])
             if len(found) % TOLD_EVERY == 0:
                 log.info("%d of %d questions answered", len(found), len(rows))
         return [found[number] for number in range(len(rows))]
