@@ -14,7 +14,6 @@ from supertrainer.data.base import TaskDataset
 from supertrainer.data.chat.cache import TokenCache, cache_key
 from supertrainer.data.chat.conversation import Conversation, read_conversation
 from supertrainer.data.chat.encoding import trained_answers
-from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.images import PictureFault
 from supertrainer.data.llm import MALFORMED, NO_ANSWER
@@ -28,7 +27,8 @@ from supertrainer.data.vision import layouts
 from supertrainer.data.vision.encoding import PictureJob
 from supertrainer.data.vision.pictures import PictureStore
 from supertrainer.data.vision.processing import PictureProcessor, Size
-from supertrainer.data.vision.rows import PictureRows, question_of
+from supertrainer.data.vision.prompts import picture_prompt
+from supertrainer.data.vision.rows import PictureRows
 
 if TYPE_CHECKING:
     import datasets
@@ -171,28 +171,19 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
     def prompt(self, split: str, number: int, processor: ProcessorMixin) -> dict[str, Any]:
         """What a generation gets of a row: `input_ids` (T,), ending where the answer begins; `pictures`, `question`.
 
-        `vision.rows.picture_batch` makes a batch of several, padded on the left.
+        `vision.prompts.PicturePrompts` makes a batch of several, padded on the left.
 
         Raises:
             DataError: the template refuses the row.
         """
-        row, pictures = self.load()[split][number], self.processor(processor)
-        conversation = self.conversation(split, number)
-        shaped = pictures.shaped(Conversation(conversation.prompt or conversation.messages, conversation.tools))
-        sizes = _pairs(row["sizes"])
-        ids = render_prompt(
-            shaped.messages,
-            pictures.tokenizer,
-            tools=shaped.tools,
-            change=lambda text: pictures.expand(text, sizes)[0],
-            adds_begin=not pictures.family.begins_behind_pictures,
+        row = self.load()[split][number]
+        return picture_prompt(
+            self.conversation(split, number),
+            pictures=row["pictures"],
+            sizes=_pairs(row["sizes"]),
+            place=row["source_row"],
+            processor=self.processor(processor),
         )
-        return {
-            "input_ids": np.asarray(ids, dtype=np.int32),
-            "pictures": row["pictures"],
-            "place": row["source_row"],
-            "question": question_of(conversation),
-        }
 
     def model_rows(self, split: str, tokenizer: Any) -> PictureRows:
         """A split as a model takes it. The train rows are given only if the rows of every split can be.

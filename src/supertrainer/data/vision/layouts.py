@@ -80,7 +80,7 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
             given = [] if cells is None else reader.of_column(cells[number], field, number)
             made["pictures"] = list(talk.inline) or given
             first = layout != "messages" or config.without_places == "first"
-            conversation = _placed(talk, row, made["pictures"], field=field, first=first, from_arrow=raw.from_arrow)
+            conversation = placed(talk, row, made["pictures"], field=field, first=first, from_arrow=raw.from_arrow)
         except RowFault as error:
             made["fault"] = f"{error.field} {error.what}"
         if not made["fault"]:
@@ -136,7 +136,7 @@ def _converter(layout: PictureLayout, config: MllmDatasetConfig, keys: Sequence[
         return found
 
     if layout == "messages":
-        return functools.partial(_messages, name=column("messages", MESSAGE_NAMES), from_arrow=raw.from_arrow)
+        return functools.partial(talk_of, name=column("messages", MESSAGE_NAMES), from_arrow=raw.from_arrow)
     if layout == "caption":
         caption = column("caption", CAPTION_NAMES)
         return lambda row, reader: _asked(config.question, _first(row.get(caption)), caption)
@@ -153,14 +153,19 @@ def _asked(question: str, answer: Any, field: str) -> Talk:
     answer = text_of(answer, field)
     if not question.strip() or not answer.strip():
         raise RowFault("question" if not question.strip() else field, "is empty")
-    return Talk([{"role": "user", "content": _split(question)}, {"role": "assistant", "content": answer}])
+    return Talk([{"role": "user", "content": split_marks(question)}, {"role": "assistant", "content": answer}])
 
 
 def _first(value: Any) -> Any:
     return value[0] if isinstance(value, list | tuple) and value else value
 
 
-def _messages(row: Values, reader: PictureReader, *, name: str, from_arrow: bool) -> Talk:
+def talk_of(row: Values, reader: PictureReader, *, name: str, from_arrow: bool) -> Talk:
+    """The messages of a row's cell, and the pictures that their parts name.
+
+    Raises:
+        RowFault: they aren't messages, or some of their pictures aren't named.
+    """
     values = parsed(row.get(name), name)
     values = without_nulls(values) if from_arrow else values
     if not isinstance(values, list):
@@ -182,7 +187,7 @@ def _messages(row: Values, reader: PictureReader, *, name: str, from_arrow: bool
             inline += [reference for part, reference in parts if part == IMAGE_PART]
             message = {**message, key: [part for part, _ in parts]}
         elif isinstance(content, str) and MARKER in content and not has_parts:
-            message = {**message, key: _split(content)}
+            message = {**message, key: split_marks(content)}
         messages.append(message)
     named = [reference for reference in inline if reference is not None]
     if named and len(named) < len(inline):
@@ -203,7 +208,7 @@ def _part(part: Any, field: str, reader: PictureReader) -> tuple[Any, str | None
     return dict(IMAGE_PART), reader.of_value(named, field) if named else None
 
 
-def _split(text: str) -> str | Parts:
+def split_marks(text: str) -> str | Parts:
     """A text with <image> where pictures stand, in parts; the line breaks around a mark belong to it."""
     if MARKER not in text:
         return text
@@ -214,7 +219,7 @@ def _split(text: str) -> str | Parts:
     return parts
 
 
-def _placed(
+def placed(
     talk: Talk, row: Values, pictures: Sequence[str], *, field: str, first: bool, from_arrow: bool
 ) -> Conversation:
     """The conversation, with a place for each picture.

@@ -86,6 +86,15 @@ class PictureStore:
             raise PictureFault(found)
         return found
 
+    def size(self, reference: str) -> tuple[int, int]:
+        """Width and height of a picture, by its header.
+
+        Raises:
+            PictureFault: it can't be used.
+        """
+        facts = self.facts(reference)
+        return facts.width, facts.height
+
     def image(self, reference: str) -> Image.Image:
         """A picture's pixels, RGB.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 import torch
@@ -15,12 +15,26 @@ from supertrainer.data.chat.rendering import CannotRender
 from supertrainer.data.collation import IGNORED, EncodedRows, collate
 from supertrainer.data.images import PictureFault
 from supertrainer.data.vision.pictures import PictureStore
-from supertrainer.data.vision.processing import PictureProcessor
+from supertrainer.data.vision.processing import PictureProcessor, Size
 
 if TYPE_CHECKING:
     import datasets
+    from PIL import Image
 
 PICTURES = "pictures"  # of a feature: references to its pictures
+
+
+class PictureSource(Protocol):
+    """What finds pictures: a `PictureStore`, or what shows others in their place."""
+
+    def image(self, reference: str) -> Image.Image:
+        """The pixels, RGB."""
+
+    def size(self, reference: str) -> Size:
+        """Width and height."""
+
+    def describe(self, reference: str) -> str:
+        """The file; empty where it is none."""
 
 
 class PictureRows(EncodedRows):
@@ -84,7 +98,7 @@ def question_of(conversation: Conversation) -> str:
 def picture_batch(
     features: Sequence[Mapping[str, Any]],
     *,
-    store: PictureStore,
+    store: PictureSource,
     processor: PictureProcessor,
     pad_token_id: int,
     pad_to_multiple_of: int | None = None,
@@ -130,7 +144,7 @@ def picture_batch(
 
 
 def _numbers(
-    features: Sequence[Mapping[str, Any]], *, store: PictureStore, processor: PictureProcessor
+    features: Sequence[Mapping[str, Any]], *, store: PictureSource, processor: PictureProcessor
 ) -> dict[str, torch.Tensor]:
     """What the model gets of the pictures of a batch."""
     with_pictures = [feature for feature in features if len(feature[PICTURES])]
