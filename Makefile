@@ -16,6 +16,10 @@ export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE SUPERTRAINER_SLURM_ROOT
 # Relative, so that a checkout may lie in a folder with spaces in its name.
 # A language model is six times as large as the encoder: fewer rows, so that its demo takes minutes too.
 DEMO_train_llm := dataset.limits.train=192 trainer.training_kwargs.num_train_epochs=1
+# A vision-language model that begins with nothing: every question there is, and it is small enough for that.
+DEMO_train_mllm := dataset.limits.train=null dataset.limits.validation=400 dataset.limits.test=2000 trainer.global_batch_size=32 \
+    trainer.training_kwargs.per_device_train_batch_size=32 trainer.training_kwargs.num_train_epochs=1.5 \
+    trainer.training_kwargs.logging_steps=50
 
 VENV_PYTHON := .venv/bin/python
 SOURCES     := src tests scripts benchmarks setup.py

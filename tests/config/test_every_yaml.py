@@ -132,7 +132,7 @@ def test_every_part_is_accepted_where_it_belongs(name: str) -> None:
         assert config_of("+experiment=train_bert", chosen, *adapter) is not None
     else:
         group, _, option = name.partition("/")
-        heads = {option: task for task, option in METRIC_OPTIONS.items()}
+        heads = {option: task for task, option in reversed(METRIC_OPTIONS.items())}  # the first of those that share one
         task = heads.get(option) if group == "metric" else None
         experiment = "train_llm" if task == "causal_lm" else "train_bert"
         head = [f"model.task={task}"] if task is not None else []

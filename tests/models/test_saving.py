@@ -16,6 +16,7 @@ from supertrainer.models import saving
 from supertrainer.models.bert import BertModel
 from supertrainer.models.saving import load_trained, save_trained
 from supertrainer.models.schema import BertModelConfig, ModelKwargs
+from supertrainer.models.tokenizers import save_tokenizer
 from tiny_models import save_tiny, tiny_tokenizer
 
 LABELS = ("bad", "fair", "good")
@@ -64,7 +65,7 @@ def test_a_tokenizer_is_saved_without_its_last_call_and_with_its_side(tmp_path: 
     tokenizer = tiny_tokenizer()
     tokenizer.padding_side = "left"
     tokenizer(["w1 w2 w3", "w1"], padding="max_length", truncation=True, max_length=3)
-    saving.save_tokenizer(tokenizer, tmp_path)
+    save_tokenizer(tokenizer, tmp_path)
     stored = json.loads((tmp_path / "tokenizer.json").read_text())
     assert (stored["truncation"], stored["padding"]) == (None, None)
     assert "max_length" not in json.loads((tmp_path / "tokenizer_config.json").read_text())
@@ -78,10 +79,10 @@ def test_a_failed_save_leaves_the_older_model(tmp_path: Path, monkeypatch: pytes
     save_trained(model, tiny_tokenizer(), tmp_path / "model")
     before = {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()}
 
-    def full(tokenizer: Any, directory: Path) -> None:
+    def full(reader: Any, directory: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(saving, "save_tokenizer", full)
+    monkeypatch.setattr(saving, "save_reader", full)
     with pytest.raises(OSError, match="No space left"):
         save_trained(model, tiny_tokenizer(), tmp_path / "model")
     assert {file.name: file.read_bytes() for file in (tmp_path / "model").iterdir()} == before

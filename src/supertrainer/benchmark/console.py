@@ -18,6 +18,7 @@ from supertrainer.benchmark.summary import (
     model_text,
     scored_split,
     timing_text,
+    type_table,
     verdict,
 )
 
@@ -35,6 +36,7 @@ def print_report(report: Report, *, stream: TextIO) -> None:
         *wrapped(title, width=WIDTH, rest="  "),
         *_facts(report),
         *_scores(report),
+        *_types(report),
         *_samples(report),
         *_notes(report),
     ]
@@ -46,7 +48,7 @@ def print_report(report: Report, *, stream: TextIO) -> None:
 
 def print_benchmark(result: BenchmarkResult, *, directory: str, stream: TextIO) -> None:
     """Prints the scores of a benchmark beside both baselines, those of each class, and where the files are."""
-    lines = [f"benchmark of {result.rows:,} rows of {result.split}", *_facts(result), *_scores(result)]
+    lines = [f"benchmark of {result.rows:,} rows of {result.split}", *_facts(result), *_scores(result), *_types(result)]
     if 0 < len(result.per_class) <= MOST_CLASSES:
         lines += ["", *_table(class_table(result), numbers_from=1)]
     lines += [*_samples(result), "", *_files(directory, result="benchmark.json", rows="predictions.jsonl")]
@@ -66,6 +68,12 @@ def _scores(scores: Report | BenchmarkResult) -> Iterator[str]:
         yield from _table(table, numbers_from=2)
     if difference := verdict(scores):
         yield from wrapped(difference, width=WIDTH, rest="  ")
+
+
+def _types(scores: Report | BenchmarkResult) -> Iterator[str]:
+    if 0 < len(scores.per_type) <= MOST_CLASSES:
+        yield ""
+        yield from _table(type_table(scores), numbers_from=1)
 
 
 def _samples(scores: Report | BenchmarkResult) -> Iterator[str]:

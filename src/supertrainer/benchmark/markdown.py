@@ -18,6 +18,7 @@ from supertrainer.benchmark.summary import (
     model_text,
     timing_text,
     training_text,
+    type_table,
     verdict,
 )
 
@@ -43,6 +44,7 @@ def render(report: Report, *, plots: Mapping[str, str], files: Sequence[str] = (
     blocks = [f"# {escape(report.name)}", _facts(report)]
     blocks += _result(report)
     blocks += _classes(report, plots=plots)
+    blocks += _types(report)
     blocks += _samples(report)
     blocks += _training(report, plots=plots)
     blocks += _notes(report)
@@ -107,6 +109,12 @@ def _classes(report: Report, *, plots: Mapping[str, str]) -> list[str]:
         return []
     blocks = [f"## Classes ({escape(report.scored_split or '')})", table(class_table(report), numbers_from=1)]
     return blocks + _pictures(plots, names=("classes", "confusion"))
+
+
+def _types(report: Report) -> list[str]:
+    if not report.per_type:
+        return []
+    return [f"## Types ({escape(report.scored_split or '')})", table(type_table(report), numbers_from=1)]
 
 
 def _samples(report: Report) -> list[str]:

@@ -28,6 +28,7 @@ LINKED = (
     "benchmark.json",
     "predictions.jsonl",
     "samples.jsonl",
+    "sheet.png",
 )
 
 

@@ -55,6 +55,15 @@ class Baseline(StrictModel):
     seconds: float = Field(description="To fit and score.")
 
 
+class TypeScore(StrictModel):
+    """The scores of the rows of one type, such as one kind of questions."""
+
+    name: str
+    rows: int
+    metrics: dict[str, Number]
+    baselines: dict[str, Number] = Field(default={}, description="The main scalar of each baseline on these rows.")
+
+
 class Sample(StrictModel):
     """One row and what was predicted for it."""
 
@@ -87,6 +96,7 @@ class Scores(StrictModel):
     confusion: tuple[tuple[int, ...], ...] = Field(
         default=(), description="Rows by true class, then by predicted class."
     )
+    per_type: tuple[TypeScore, ...] = ()
     samples: tuple[Sample, ...] = ()
     timing: Timing
 

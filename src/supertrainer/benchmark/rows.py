@@ -52,6 +52,28 @@ class Conversations:
         return len(self.labels)
 
 
+@dataclass(frozen=True)
+class PictureQuestions:
+    """`questions[i]` about `pictures[i]` has the answers `references[i]`, at least one.
+
+    Attributes:
+        questions: what is asked, as a text to read.
+        references: what people answered; the first is shown.
+        types: of the questions; empty where there is none.
+        pictures: their files, for the records; empty where they are in none.
+        numbers: of the rows in their split.
+    """
+
+    questions: Sequence[str]
+    references: Sequence[Sequence[str]]
+    types: Sequence[str]
+    pictures: Sequence[Sequence[str]]
+    numbers: Sequence[int]
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+
 def as_one_text(text: Text) -> str:
     """The text itself; of a pair, both on lines of their own."""
     return text if isinstance(text, str) else "\n".join(text)

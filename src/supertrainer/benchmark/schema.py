@@ -47,3 +47,22 @@ class LlmBenchmarkConfig(TaskBenchmarkConfig):
                 f"benchmark.generation.num_samples={self.generation.num_samples}: one answer a row is scored.",
                 fix="benchmark.generation.num_samples=1.",
             )
+
+
+class MllmBenchmarkConfig(TaskBenchmarkConfig):
+    """Answers of a vision-language model to the questions of a labelled split."""
+
+    rows: int | None = Field(default=None, ge=1, description="Rows that are answered, evenly spaced; null: all.")
+    generation: GenerationConfig = Field(default_factory=GenerationConfig)
+    baselines: bool = Field(
+        default=True, description="Whether the commonest answer, and that to the same question, are scored too."
+    )
+    blank: bool = Field(default=True, description="Whether the model is asked about grey pictures too.")
+    sheet: int = Field(default=24, ge=0, description="Rows of sheet.png, evenly spaced; 0: no sheet.")
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        if self.generation.num_samples > 1:
+            yield Problem(
+                f"benchmark.generation.num_samples={self.generation.num_samples}: one answer a row is scored.",
+                fix="benchmark.generation.num_samples=1.",
+            )

@@ -22,7 +22,7 @@ SHOWN = (
         "tag_accuracy",
     ),
     *("mse", "mae", "r2", "pearson", "spearman", "loss", "perplexity"),
-    *("exact_match", "answer_f1", "chrf", "rouge_l"),
+    *("exact_match", "vqa_accuracy", "answer_f1", "chrf", "rouge_l"),
 )
 """Scalars of a comparison, after the main one; all are in the JSON."""
 
@@ -93,6 +93,22 @@ def class_table(scores: Scores) -> list[list[str]]:
         for score in scores.per_class
     ]
     return [["class", "precision", "recall", "F1", "rows"], *rows]
+
+
+def type_table(scores: Scores) -> list[list[str]]:
+    """A table: its header, then name and rows of each type, its scalars, and the main scalar of each baseline."""
+    names = list(dict.fromkeys(name for one in scores.per_type for name in one.metrics))
+    others = list(dict.fromkeys(name for one in scores.per_type for name in one.baselines))
+    rows = [
+        [
+            one.name,
+            f"{one.rows:,}",
+            *(score_text(one.metrics.get(name)) for name in names),
+            *(score_text(one.baselines.get(name)) for name in others),
+        ]
+        for one in scores.per_type
+    ]
+    return [["type", "rows", *names, *others], *rows]
 
 
 def training_text(report: Report) -> str:

@@ -7,14 +7,16 @@ from typing import Any, Literal
 EncoderTask = Literal["sequence_classification", "multi_label", "regression", "token_classification", "masked_lm"]
 """One label a text · any number of labels · a number · a tag for every word · the words that were masked."""
 
-Task = Literal[EncoderTask, "causal_lm"]
-"""An encoder's, or the next token of a text or conversation."""
+Task = Literal[EncoderTask, "causal_lm", "image_text_to_text"]
+"""An encoder's · the next token of a text or conversation · the same where pictures stand between the texts."""
 
 DEFAULT_TASK: Task = "sequence_classification"
 WHOLE_TEXT_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "regression"})
 NAMED_TASKS: frozenset[Task] = frozenset({"sequence_classification", "multi_label", "token_classification"})
 """Those whose labels are names out of a fixed set."""
-LANGUAGE_TASKS: frozenset[Task] = frozenset({"masked_lm", "causal_lm"})
+GENERATIVE_TASKS: frozenset[Task] = frozenset({"causal_lm", "image_text_to_text"})
+"""Those that go on with a text."""
+LANGUAGE_TASKS: frozenset[Task] = frozenset({"masked_lm", *GENERATIVE_TASKS})
 """Those that learn the text itself: it has no labels beside it."""
 PRETRAINING = "pretraining"
 """`model.task` of a language model that is trained from scratch: own model, streams and loop instead of a head."""

@@ -11,5 +11,6 @@ May import config and core. From a source to tensors:
     tokenization, collation  rows -> token ids -> padded tensors
     batching                 the rows of every optimizer step, process and micro-batch
     tokenizer                a tokenizer that is trained on a corpus
+    images, vision           one picture; rows with pictures for vision-language models (mllm)
     prepare                  other layouts -> files that the readers take (scripts/prepare_dataset.py)
 """

@@ -87,6 +87,10 @@ class TaskDataset(ABC, Generic[ConfigT]):
         """Checks what only this task knows of; gives back the rows that are left."""
         return dict(splits)
 
+    def unit_keys(self, rows: Rows, checks: RowChecks) -> Sequence[bytes]:
+        """Rows with the same key stay on one side of made splits."""
+        return checks.keys(rows)
+
     def strata(self, rows: Rows) -> Sequence[str]:
         """The stratum of each row, whose proportions made splits and limits keep."""
         return [""] * len(rows)
@@ -156,7 +160,7 @@ class TaskDataset(ABC, Generic[ConfigT]):
         strata = self.strata(rows)
         checks.can_be_divided(rows, strata, made=made)
         checks.report.made, checks.report.stratified = made, len(set(strata)) > 1
-        divided = divide(checks.keys(rows), strata, shares=made, seed=self._split_seed)
+        divided = divide(self.unit_keys(rows, checks), strata, shares=made, seed=self._split_seed)
         splits = {**given, **{split: rows.take(indices) for split, indices in divided.items()}}
         return {split: splits[split] for split in SPLITS if split in splits}
 
@@ -169,6 +173,19 @@ class TaskDataset(ABC, Generic[ConfigT]):
                 rows = rows.take(sample(checks.keys(rows), self.strata(rows), limit=limit, seed=self._split_seed))
             limited[split] = rows
         return limited
+
+    def _split_of(self, rows: datasets.Dataset) -> str | None:
+        found = {} if self._splits is None else self._splits.rows
+        return next((name for name, split in found.items() if split is rows), None)
+
+    def _report(self, rows: datasets.Dataset, lines: Sequence[str]) -> None:
+        """Says what became of rows, in the log and, for a whole split, among the notes of the report."""
+        split = self._split_of(rows)
+        for line in lines:
+            log.info(line if split is None else f"{split}: {line}")
+            note = f"{split}: {line}"
+            if self._splits is not None and split is not None and note not in self._splits.report.notes:
+                self._splits.report.notes.append(note)
 
     @property
     def _split_seed(self) -> int:

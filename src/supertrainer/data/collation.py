@@ -67,6 +67,12 @@ class EncodedRows:
             feature["labels"] = _no_label(feature["labels"])
         return feature
 
+    def collate(
+        self, features: Sequence[Mapping[str, Any]], *, pad_token_id: int, pad_to_multiple_of: int | None = None
+    ) -> dict[str, torch.Tensor]:
+        """A batch of rows: see the function of this name. Rows that hold more than tokens have their own."""
+        return collate(features, pad_token_id=pad_token_id, pad_to_multiple_of=pad_to_multiple_of)
+
     def word_ids(self, index: int) -> np.ndarray:
         """The word of every token of a row, -1 for special tokens, (T,)."""
         return self._slice("word_ids", index)

@@ -11,11 +11,20 @@ SHOWN = 5
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of faulty rows: `rows without text` is told as `train: rows without text (3): train.csv:4, …`."""
+    """A kind of faulty rows: `rows without text` is told as `train: rows without text (3): train.csv:4, …`.
+
+    `short` is what a report says of such rows that were dropped; empty for `what` without the word rows.
+    """
 
     what: str
     why: str = ""
     fix: str = ""
+    short: str = ""
+
+    @property
+    def reason(self) -> str:
+        """Why rows were dropped."""
+        return self.short or self.what.removeprefix("rows ")
 
 
 @dataclass

@@ -19,7 +19,7 @@ from supertrainer.data.collation import EncodedRows
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.preview import TextView, text_views
 from supertrainer.data.rows import Column, Rows
-from supertrainer.data.schema import LlmDatasetConfig, Policy
+from supertrainer.data.schema import LlmDatasetConfig
 from supertrainer.data.tables import RawRows
 from supertrainer.data.tokenization import resolve_max_length
 from supertrainer.data.validation import RowChecks
@@ -30,12 +30,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-MALFORMED = Kind("rows that are no conversation of their layout", fix="mend them, or dataset.on_malformed_rows=drop.")
+MALFORMED = Kind(
+    "rows that are no conversation of their layout",
+    fix="mend them, or dataset.on_malformed_rows=drop.",
+    short="malformed",
+)
 NO_ANSWER = Kind(
     "rows without an answer to learn",
     fix="mend them, dataset.on_nothing_to_learn=drop, or another dataset.train_on.",
 )
-_REASONS = {MALFORMED: "malformed", NO_ANSWER: "without an answer to learn"}
 
 
 class LlmDataset(TaskDataset[LlmDatasetConfig]):
@@ -92,8 +95,8 @@ class LlmDataset(TaskDataset[LlmDatasetConfig]):
                 conversation = read_conversation(text)
                 if not conversation.is_text and self.config.train_on != "all":
                     silent.update({} if trained_answers(conversation, self.config.train_on) else {index: ""})
-        _apply(self.config.on_malformed_rows, MALFORMED, malformed, split, rows, checks)
-        _apply(self.config.on_nothing_to_learn, NO_ANSWER, silent, split, rows, checks)
+        checks.treat(split, rows, malformed, kind=MALFORMED, policy=self.config.on_malformed_rows)
+        checks.treat(split, rows, silent, kind=NO_ANSWER, policy=self.config.on_nothing_to_learn)
         kept = rows.without(malformed.keys() | silent.keys())
         return Rows({key: kept.columns[key] for key in ("messages", "tools")}, kept.places)
 
@@ -175,26 +178,3 @@ class LlmDataset(TaskDataset[LlmDatasetConfig]):
         encoded = datasets.Dataset(table)
         self._encoded.append((rows, tokenizer, encoded))
         return encoded
-
-    def _split_of(self, rows: datasets.Dataset) -> str | None:
-        found = {} if self._splits is None else self._splits.rows
-        return next((name for name, split in found.items() if split is rows), None)
-
-    def _report(self, rows: datasets.Dataset, lines: Sequence[str]) -> None:
-        """Says what became of rows, in the log and, for a whole split, among the notes of the report."""
-        split = self._split_of(rows)
-        for line in lines:
-            log.info(line if split is None else f"{split}: {line}")
-            note = f"{split}: {line}"
-            if self._splits is not None and split is not None and note not in self._splits.report.notes:
-                self._splits.report.notes.append(note)
-
-
-def _apply(policy: Policy, kind: Kind, faulty: Mapping[int, str], split: str, rows: Rows, checks: RowChecks) -> None:
-    """Notes faulty rows, or counts them as dropped."""
-    if policy == "drop":
-        checks.report.drop(split, _REASONS[kind], len(faulty))
-        return
-    for index, fault in faulty.items():
-        place = rows.places[index]
-        checks.findings.add(kind, where=split, place=f"{place} ({fault})" if fault else place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -77,6 +77,10 @@ class MaskedRows:
             feature["labels"][chosen] = ids[chosen]
             feature["input_ids"] = masked
         return feature
+
+    def collate(self, features: Sequence[Mapping[str, Any]], **how: Any) -> dict[str, torch.Tensor]:
+        """A batch of rows, as those that they are made of make it."""
+        return self._rows.collate(features, **how)
 
     def token_counts(self) -> torch.Tensor:
         """How often each token stands in a word of the rows, up to the highest there, (V,)."""

@@ -143,15 +143,22 @@ class PackedRows:
             "labels": labels,
         }
 
-    def collate(self, features: Sequence[Mapping[str, Any]], *, pad_token_id: int) -> dict[str, torch.Tensor]:
+    def collate(
+        self, features: Sequence[Mapping[str, Any]], *, pad_token_id: int, pad_to_multiple_of: int | None = None
+    ) -> dict[str, torch.Tensor]:
         """A micro-batch of packs.
+
+        Args:
+            features: packs.
+            pad_token_id: fills `input_ids`.
+            pad_to_multiple_of: rounds the width up; with it packs get rows of their own.
 
         Returns:
             int64 tensors `input_ids`, `position_ids` and `labels`: (B, T), padded on the right, or (1, T) where packs
             lie in one row.
         """
-        if not self._flat:
-            return collate(features, pad_token_id=pad_token_id)
+        if not self._flat or pad_to_multiple_of is not None:
+            return collate(features, pad_token_id=pad_token_id, pad_to_multiple_of=pad_to_multiple_of)
         return {
             name: torch.from_numpy(np.concatenate([feature[name] for feature in features]).astype(np.int64))[None]
             for name in ("input_ids", "position_ids", "labels")

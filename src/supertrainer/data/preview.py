@@ -27,6 +27,7 @@ class LengthStats:
         median: the middle length.
         longest: the greatest length.
         truncated: rows that were cut.
+        of_pictures: how many of the tokens stand for pictures.
     """
 
     rows: int
@@ -35,10 +36,12 @@ class LengthStats:
     median: int
     longest: int
     truncated: int
+    of_pictures: int = 0
 
     def text(self) -> str:
         """In a line, saying where only a part was counted."""
         text = f"{self.tokens:,} tokens; median {self.median}, longest {self.longest}"
+        text += f"; {self.of_pictures:,} of pictures" if self.of_pictures else ""
         text += f"; {self.truncated:,} cut ({self.truncated / self.rows:.1%})" if self.truncated else "; none cut"
         if self.rows < self.of:
             text += f" (in {self.rows:,} of the {self.of:,} rows, evenly spaced: the longest may be longer)"
@@ -54,7 +57,13 @@ def length_stats(encoded: datasets.Dataset, *, of: int) -> LengthStats:
     lengths = np.asarray(encoded["length"], dtype=np.int64)
     middle = int(np.sort(lengths)[len(lengths) // 2])
     return LengthStats(
-        len(lengths), of, int(lengths.sum()), middle, int(lengths.max()), sum(map(bool, encoded["truncated"]))
+        rows=len(lengths),
+        of=of,
+        tokens=int(lengths.sum()),
+        median=middle,
+        longest=int(lengths.max()),
+        truncated=sum(map(bool, encoded["truncated"])),
+        of_pictures=sum(encoded["picture_tokens"]) if "picture_tokens" in encoded.column_names else 0,
     )
 
 
@@ -160,7 +169,12 @@ class TextView:
 
 
 def text_views(
-    rows: Any, numbers: Sequence[int], *, tokenizer: PreTrainedTokenizerBase, places: Sequence[str]
+    rows: Any,
+    numbers: Sequence[int],
+    *,
+    tokenizer: PreTrainedTokenizerBase,
+    places: Sequence[str],
+    picture_token: int | None = None,
 ) -> list[TextView]:
     """Rows of a causal language model as text.
 
@@ -169,21 +183,30 @@ def text_views(
         numbers: which of them.
         tokenizer: that encoded them.
         places: where each of these rows stands.
+        picture_token: what stands for a part of a picture; runs of it are told as `[picture: 64 tokens]`.
     """
     views = []
     for number, place in zip(numbers, places, strict=True):
         ids, labels = rows[number]["input_ids"].tolist(), rows[number]["labels"].tolist()
-        pieces = text_pieces(ids, labels, tokenizer)
+        pieces = text_pieces(ids, labels, tokenizer, picture_token=picture_token)
         views.append(TextView(place, pieces, len(ids), sum(label != IGNORED for label in labels)))
     return views
 
 
-def text_pieces(ids: Sequence[int], labels: Sequence[int], tokenizer: PreTrainedTokenizerBase) -> tuple[Piece, ...]:
-    """Tokens as text, in runs that are learnt or aren't."""
+def text_pieces(
+    ids: Sequence[int],
+    labels: Sequence[int],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    picture_token: int | None = None,
+) -> tuple[Piece, ...]:
+    """Tokens as text, in runs that are learnt or aren't; runs of the picture token are only counted."""
     pieces = []
-    for learnt, run in itertools.groupby(zip(ids, labels, strict=True), key=lambda pair: pair[1] != IGNORED):
-        text = tokenizer.decode([token for token, _ in run], clean_up_tokenization_spaces=False)
-        pieces.append(Piece(text, learnt))
+    marked = ((token, label != IGNORED, token == picture_token) for token, label in zip(ids, labels, strict=True))
+    for (learnt, is_picture), run in itertools.groupby(marked, key=lambda item: item[1:]):
+        tokens = [token for token, _, _ in run]
+        text = tokenizer.decode(tokens, clean_up_tokenization_spaces=False)
+        pieces.append(Piece(f"[picture: {len(tokens):,} tokens]" if is_picture else text, learnt))
     return tuple(pieces)
 
 

@@ -35,15 +35,21 @@ def read_file(
     Raises:
         DataError: the file as a whole can't be read (empty, in another format or encoding).
     """
+    rows = _read(file, config, findings=findings, wanted=wanted)
+    rows.folder = file.path if file.path.is_dir() else file.path.parent
+    return rows
+
+
+def _read(file: SourceFile, config: DatasetConfig, *, findings: Findings, wanted: Sequence[str] | None) -> RawRows:
     match file.format:
         case "csv" | "tsv":
             return _read_csv(file, config, findings)
         case "jsonl":
-            return _read_json_lines(file, _read_text(file, config, findings), findings)
+            return _read_json_lines(file, _read_text(file, config, findings), config, findings)
         case "json":
             return _read_json(file, config, findings)
         case "yaml":
-            return _from_objects(read_yaml(file, _read_text(file, config, findings)), file, findings)
+            return _from_objects(read_yaml(file, _read_text(file, config, findings)), file, config, findings)
         case "text":
             return read_texts(file, _read_text(file, config, findings), unit=config.text_unit)
         case "folders":
@@ -117,7 +123,7 @@ def _unique_header(header: list[str], file: SourceFile) -> list[str]:
     return header
 
 
-def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows:
+def _read_json_lines(file: SourceFile, text: str, config: DatasetConfig, findings: Findings) -> RawRows:
     values: list[tuple[str, Any]] = []
     # split("\n") and not splitlines(): U+2028 and its like may stand inside a JSON string.
     for line, content in enumerate(text.split("\n"), start=1):
@@ -129,15 +135,16 @@ def _read_json_lines(file: SourceFile, text: str, findings: Findings) -> RawRows
             findings.add(NOT_JSON, where=file.name, place=f"{place} ({error.msg}, column {error.colno})")
         except (ValueError, RecursionError) as error:  # valid, but more digits or levels than Python reads
             findings.add(NOT_JSON, where=file.name, place=f"{place} ({str(error).partition(';')[0]})")
-    return _from_objects(values, file, findings)
+    return _from_objects(values, file, config, findings)
 
 
 def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> RawRows:
     text = _read_text(file, config, findings)
     if text.lstrip().startswith("{") and (by_name := _objects_by_name(text)) is not None:
-        return _from_objects(((f"{file.name} {name}", value) for name, value in by_name.items()), file, findings)
+        named = ((f"{file.name} {name}", value) for name, value in by_name.items())
+        return _from_objects(named, file, config, findings)
     if not text.lstrip().startswith("["):
-        return _read_json_lines(file, text, findings)  # many name JSON lines `.json`
+        return _read_json_lines(file, text, config, findings)  # many name JSON lines `.json`
     try:
         values = json.loads(text)
     except json.JSONDecodeError as error:
@@ -145,7 +152,7 @@ def _read_json(file: SourceFile, config: DatasetConfig, findings: Findings) -> R
     except (ValueError, RecursionError) as error:  # valid, but more digits or levels than Python reads
         raise DataError(f"{file.name} can't be read: {str(error).partition(';')[0]}.") from None
     numbered = [(f"{file.name} row {number}", value) for number, value in enumerate(values, start=1)]
-    return _from_objects(numbered, file, findings)
+    return _from_objects(numbered, file, config, findings)
 
 
 def _objects_by_name(text: str) -> dict[str, Any] | None:
@@ -158,10 +165,15 @@ def _objects_by_name(text: str) -> dict[str, Any] | None:
     return value if several else None
 
 
-def _from_objects(values: Iterable[tuple[str, Any]], file: SourceFile, findings: Findings) -> RawRows:
+def _from_objects(
+    values: Iterable[tuple[str, Any]], file: SourceFile, config: DatasetConfig, findings: Findings
+) -> RawRows:
     rows: list[dict[str, Any]] = []
     places: list[str] = []
+    listed = config.list_columns
     for place, value in values:
+        if listed is not None and isinstance(value, list) and len(value) == len(listed):
+            value = dict(zip(listed, value, strict=True))
         if isinstance(value, dict):
             rows.append(value)
             places.append(place)

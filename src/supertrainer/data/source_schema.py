@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
@@ -93,6 +93,9 @@ class CsvConfig(StrictModel):
 class DatasetConfig(TargetModel):
     """What every dataset has: a source, its format, splits, limits and what is done about faulty rows."""
 
+    holds_pictures: ClassVar[bool] = False
+    """Whether tokens of its rows stand for pictures."""
+
     source: ExistingSource = Field(description="Local file or directory, package://MODULE/PATH, or a Hub id.")
     format: Format | None = Field(None, description="null: by the suffix of the file or by what the directory holds.")
     name: str | None = Field(None, description="Configuration of a Hub set that has several.")
@@ -110,6 +113,9 @@ class DatasetConfig(TargetModel):
         None, description="Of files that aren't in `encoding`; the report names them. null: they are an error."
     )
     csv: CsvConfig = CsvConfig()
+    list_columns: tuple[str, ...] | None = Field(
+        None, description="JSON rows that are lists: the names of their items, such as [question, answer]."
+    )
     text_unit: TextUnit = Field(
         "file", description="What a row is in plain text files (format=text): blank lines stand between paragraphs."
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import DataError
@@ -14,12 +15,26 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
+class ArrowColumn(Sequence[Any]):
+    """A column that stays in Arrow: a value becomes a Python object when it is asked for."""
+
+    def __init__(self, column: pa.ChunkedArray) -> None:
+        self.column = column
+
+    def __len__(self) -> int:
+        return len(self.column)
+
+    def __getitem__(self, index: Any) -> Any:
+        return self.column[index].as_py()
+
+
 @dataclass
 class RawRows:
     """Columns as a file holds them: name -> values (str, int, float, bool, None, …), and where each row stands.
 
     `class_names` has the names behind a column of class ids (`datasets.ClassLabel`); `available` all column names, also
     of columns that weren't asked for. `from_arrow`: nested objects have all rows' fields, null where they have none.
+    `folder`: where the file stands; None for a Hub set.
     """
 
     columns: Mapping[str, Sequence[Any]]
@@ -27,6 +42,7 @@ class RawRows:
     available: tuple[str, ...]
     class_names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     from_arrow: bool = False
+    folder: Path | None = None
 
 
 def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = None) -> RawRows:
@@ -37,12 +53,25 @@ def from_arrow(table: pa.Table, *, name: str, wanted: Sequence[str] | None = Non
     features = datasets.Features.from_arrow_schema(table.schema) if described else {}
     columns = [column for column in table.column_names if wanted is None or column in wanted]
     return RawRows(
-        {column: table.column(column).to_pylist() for column in columns},
+        {column: _values(table.column(column)) for column in columns},
         [f"{name} row {number}" for number in range(1, table.num_rows + 1)],
         tuple(table.column_names),
         {c: names for c in columns if (names := _class_names(features.get(c))) is not None},
         from_arrow=True,
     )
+
+
+def _values(column: pa.ChunkedArray) -> Sequence[Any]:
+    """The values of a column; bytes, such as those of pictures, stay where they are."""
+    return ArrowColumn(column) if _holds_bytes(column.type) else column.to_pylist()
+
+
+def _holds_bytes(kind: pa.DataType) -> bool:
+    import pyarrow as pa
+
+    if pa.types.is_binary(kind) or pa.types.is_large_binary(kind):
+        return True
+    return any(_holds_bytes(kind.field(number).type) for number in range(kind.num_fields))
 
 
 def _class_names(feature: Any) -> tuple[str, ...] | None:
@@ -74,9 +103,9 @@ def read_table(file: SourceFile) -> pa.Table:
         if file.format == "parquet":
             return pq.read_table(file.path)
         try:
-            return pa.ipc.open_stream(file.path).read_all()  # as `datasets` writes
+            return pa.ipc.open_stream(pa.memory_map(str(file.path))).read_all()  # as `datasets` writes
         except pa.ArrowInvalid:
-            return pa.ipc.open_file(file.path).read_all()  # Feather
+            return pa.ipc.open_file(pa.memory_map(str(file.path))).read_all()  # Feather
     except (pa.ArrowException, OSError) as error:
         raise DataError(
             f"{file.name} can't be read as {file.format}: {error}.",

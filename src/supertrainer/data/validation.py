@@ -65,12 +65,17 @@ class RowChecks:
             for i, value in enumerate(rows.columns[column])
             if (value is None if may_be_empty else is_blank(value))
         }
-        if policy == "error":
-            for index in sorted(lacking):
-                self.findings.add(kind, where=split, place=rows.places[index])
-        else:
-            self.report.drop(split, kind.what.removeprefix("rows "), len(lacking))
+        self.treat(split, rows, dict.fromkeys(sorted(lacking), ""), kind=kind, policy=policy)
         return rows.without(lacking)
+
+    def treat(self, split: str, rows: Rows, faulty: Mapping[int, str], *, kind: Kind, policy: Policy) -> None:
+        """Notes faulty rows with what is wrong, or counts them as dropped."""
+        if policy == "drop":
+            self.report.drop(split, kind.reason, len(faulty))
+            return
+        for index, fault in faulty.items():
+            place = rows.places[index]
+            self.findings.add(kind, where=split, place=f"{place} ({fault})" if fault else place)
 
     def without_repeats(self, split: str, rows: Rows) -> Rows:
         """Treats texts that stand in the split more than once by `on_repeated_rows`."""

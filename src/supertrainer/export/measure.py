@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -34,14 +34,22 @@ class Difference:
         )
 
 
-def logits_of(model: nn.Module, rows: Sequence[Sequence[int]]) -> list[Tensor]:
+Row = Sequence[int] | Mapping[str, Tensor]
+"""Token ids, or all that a model is called with for one row: (1, T) ids, a mask, pixels."""
+
+
+def logits_of(model: nn.Module, rows: Sequence[Row]) -> list[Tensor]:
     """The logits of every row by itself, in float32 on the CPU: (T, V) each, of a classifier (1, C)."""
     device = next(model.parameters()).device
     found = []
     with torch.no_grad():
         for row in rows:
-            ids = torch.tensor([list(row)], device=device)
-            logits = model(input_ids=ids, attention_mask=torch.ones_like(ids)).logits
+            if isinstance(row, Mapping):
+                inputs = {name: values.to(device) for name, values in row.items()}
+            else:
+                ids = torch.tensor([list(row)], device=device)
+                inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+            logits = model(**inputs).logits
             found.append(logits.float().cpu().reshape(-1, logits.shape[-1]))
     return found
 

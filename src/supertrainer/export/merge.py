@@ -21,18 +21,18 @@ from transformers import PreTrainedModel
 
 from supertrainer.core.errors import CheckpointError, ConfigError
 from supertrainer.core.files import fsync_path, write_json
-from supertrainer.export.measure import Difference, difference, logits_of
+from supertrainer.export.measure import Difference, Row, difference, logits_of
 from supertrainer.export.schema import MergeExportConfig
 from supertrainer.models.architecture import read_config
 from supertrainer.models.frozen import FrozenWeights, base_of
 from supertrainer.models.generation import make_writable
-from supertrainer.models.heads import AUTO_CLASSES
+from supertrainer.models.heads import auto_class_of
 from supertrainer.models.loading import quiet_transformers, settle_ties
+from supertrainer.models.processors import save_reader
 from supertrainer.models.quantization import read_quantization
 from supertrainer.models.saving import TrainedModel, load_trained, replace_directory
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.models.sources import Source
-from supertrainer.models.tokenizers import save_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -74,13 +74,13 @@ class MergeExport:
         """
         self.config = config
 
-    def run(self, source: Source, *, output: Path, rows: Sequence[Sequence[int]], device: torch.device) -> MergeResult:
+    def run(self, source: Source, *, output: Path, rows: Sequence[Row], device: torch.device) -> MergeResult:
         """Merges, measures, and writes a directory aside before it is renamed into place.
 
         Args:
             source: a model directory of ours.
             output: where to; an export that is there is replaced, anything else isn't.
-            rows: token ids to compare the models on.
+            rows: what to compare the models on: token ids, or whole inputs of one row each.
             device: where to compute.
 
         Raises:
@@ -175,7 +175,7 @@ def _write(merged: TrainedModel, result: MergeResult, *, dtype: torch.dtype) -> 
         aside.mkdir(parents=True)
         with quiet_transformers():
             model.save_pretrained(aside, max_shard_size=SHARD_SIZE)
-        save_tokenizer(merged.tokenizer, aside)
+        save_reader(merged.reader, aside)
         _require_same(aside, merged, dtype=dtype)
         write_json(aside / RECORD, result.record())
         for file in aside.iterdir():
@@ -204,7 +204,7 @@ def _require_same(directory: Path, merged: TrainedModel, *, dtype: torch.dtype) 
         CheckpointError: a weight, or the chat template, isn't what it should be.
     """
     with quiet_transformers():
-        read, info = AUTO_CLASSES[merged.task].from_pretrained(
+        read, info = auto_class_of(merged.task, merged.model.config).from_pretrained(  # type: ignore[arg-type]
             directory, use_safetensors=True, dtype=dtype, output_loading_info=True
         )
     held = dict(merged.model.named_parameters())

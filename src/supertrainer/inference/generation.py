@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import groupby
@@ -16,6 +16,7 @@ from transformers import PreTrainedTokenizerBase
 from supertrainer.core.errors import ConfigError
 from supertrainer.inference.choosing import TokenChooser, seed_of
 from supertrainer.inference.ends import StopTexts, end_token_ids, unwrapped
+from supertrainer.inference.first_pass import BatchOf, first_positions, left_padded, on_device
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.models.architecture import max_positions
 
@@ -47,6 +48,8 @@ class Answer:
 def position_limit(model: nn.Module) -> int | None:
     """The tokens of a prompt and its answer that the model takes; None where there is no limit."""
     base = unwrapped(model)
+    if (text := base.config.get_text_config()) is not base.config:  # the other tower counts places of pictures
+        return text.to_dict().get("max_position_embeddings")
     limit = max_positions(base)
     if limit is None:
         config = base.config.get_text_config()
@@ -68,6 +71,7 @@ def generate(
     config: GenerationConfig,
     batch_size: int,
     first_row: int = 0,
+    batch_of: BatchOf | None = None,
 ) -> Iterator[tuple[int, tuple[Answer, ...]]]:
     """The answers to every prompt, the longest prompts first.
 
@@ -82,6 +86,7 @@ def generate(
         config: how tokens are chosen and where answers end.
         batch_size: answers that are generated at once.
         first_row: number of the first prompt, for the seeds.
+        batch_of: where prompts have more than their tokens: what the model reads of a batch.
 
     Yields:
         The number of a prompt and its `config.num_samples` answers.
@@ -99,7 +104,10 @@ def generate(
         for batch in _batches(units, prompts, batch_size=batch_size, padded="position_ids" in forward_arguments(model)):
             rows = [prompts[number] for number, _ in batch]
             seeds = [seed_of(config.seed, row=first_row + number, sample=sample) for number, sample in batch]
-            answers = _answers(model, rows, config=config, seeds=seeds, ends=ends, stops=stops, limit=limit)
+            first = None if batch_of is None else batch_of([number for number, _ in batch])
+            answers = _answers(
+                model, rows, config=config, seeds=seeds, ends=ends, stops=stops, limit=limit, first=first
+            )
             for (number, _), answer in zip(batch, answers, strict=True):
                 waiting.setdefault(number, []).append(answer)
                 if len(waiting[number]) == config.num_samples:
@@ -112,6 +120,7 @@ def decode(
     *,
     choose: Callable[[Tensor, Sequence[int]], list[int]],
     is_done: Callable[[int, int], bool],
+    first: Mapping[str, Tensor] | None = None,
 ) -> Iterator[None]:
     """One step of decoding an item: rows that are done leave the batch once half of it is.
 
@@ -120,15 +129,14 @@ def decode(
         prompts: token ids of each row.
         choose: the next tokens, from logits (B, V) and the rows that they are of.
         is_done: takes the row and its new token; whether the row has come to its end.
+        first: what the model reads of the prompts, padded on the left; None: their tokens alone.
     """
     inputs, device, cache_name = forward_arguments(model), next(model.parameters()).device, _cache_name(model)
     assert cache_name is not None, "asked before"
-    lengths = [len(prompt) for prompt in prompts]
-    width = max(lengths)
-    # Padding on the left: the last column holds every row's last token. What stands under the mask doesn't matter.
-    tokens = torch.tensor([[0] * (width - len(prompt)) + list(prompt) for prompt in prompts])
-    mask = torch.tensor([[0] * (width - length) + [1] * length for length in lengths])
-    positions = (mask.cumsum(dim=1) - 1).clamp(min=0)
+    seen = left_padded(prompts) if first is None else dict(first)
+    tokens, mask = seen.pop("input_ids"), seen.pop("attention_mask")
+    positions = first_positions(model, tokens, mask=mask, seen=seen)  # (B, T), or (axes, B, T)
+    seen = {name: on_device(values, model) for name, values in seen.items()}
     extra: dict[str, Any] = {"logits_to_keep": 1} if "logits_to_keep" in inputs else {}
     alive = list(range(len(prompts)))  # of the rows in the batch, which go on
     held = list(range(len(prompts)))  # the rows in the batch
@@ -144,7 +152,9 @@ def decode(
                 **{cache_name: cache},
                 **given,
                 **extra,
+                **seen,
             )
+        seen = {}  # its states are kept
         cache = output[cache_name]
         places = [place for place, row in enumerate(held) if row in alive]
         alive = [held[place] for place in places]
@@ -153,11 +163,11 @@ def decode(
         yield
         if not alive:
             return
-        last = positions[:, -1:] + 1
+        last = positions[..., -1:] + 1
         if 2 * len(alive) <= len(held):
             kept = torch.tensor([held.index(row) for row in alive])
             cache.batch_select_indices(kept.to(device))
-            mask, last, held = mask[kept], last[kept], list(alive)
+            mask, last, held = mask[kept], last[..., kept, :], list(alive)
         tokens = torch.tensor([[chosen.get(row, 0)] for row in held])
         mask = torch.cat([mask, torch.ones_like(mask[:, :1])], dim=1)
         positions = last
@@ -184,6 +194,7 @@ def _answers(
     ends: frozenset[int],
     stops: StopTexts,
     limit: int | None,
+    first: Mapping[str, Tensor] | None,
 ) -> list[Answer]:
     new: list[list[int]] = [[] for _ in prompts]
     room = [answer_room(prompt, config=config, limit=limit) for prompt in prompts]
@@ -193,7 +204,7 @@ def _answers(
         return token in ends or len(new[row]) >= room[row] or stops.in_tail(new[row])
 
     choose = TokenChooser(config, prompts=prompts, seeds=seeds)
-    for _ in decode(model, prompts, choose=choose, is_done=is_done):
+    for _ in decode(model, prompts, choose=choose, is_done=is_done, first=first):
         pass
     return [
         finished_answer(tokens, prompt=prompt, ends=ends, stops=stops)

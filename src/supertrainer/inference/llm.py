@@ -48,9 +48,7 @@ class LlmInferencer(TaskInferencer):
         return [self._column, *([self.config.columns.system] if self.config.columns.system is not None else [])]
 
     def added_columns(self) -> Mapping[str, type]:
-        several = self.config.generation.num_samples > 1
-        kind = list if several else str
-        return {"predicted": kind, "finish_reason": kind, "prompt_tokens": int, "new_tokens": int}
+        return answer_columns(several=self.config.generation.num_samples > 1)
 
     def is_text(self, value: Any) -> bool:
         return isinstance(value, str | list)
@@ -61,7 +59,7 @@ class LlmInferencer(TaskInferencer):
         self._row += len(rows)
         found: dict[int, Row] = {}
         for number, answers in self.engine.answers(prompts, generation=generation, first_row=first_row):
-            found[number] = self._as_row(answers)
+            found[number] = answer_cells(answers)
             if len(found) % TOLD_EVERY == 0:
                 log.info("%d of %d prompts answered", len(found), len(prompts))
         return [found[number] for number in range(len(rows))]
@@ -125,18 +123,7 @@ class LlmInferencer(TaskInferencer):
                 continue
             if limit is not None and length >= limit:
                 long.append(f"{place} ({length:,})")
-        if len(wrong) > SHOWN:
-            wrong[SHOWN:] = [Problem(f"{len(wrong) - SHOWN:,} more rows are no conversations.")]
-        if long:
-            more = f" and {len(long) - SHOWN:,} more" if len(long) > SHOWN else ""
-            wrong.append(
-                Problem(
-                    f"prompts of more tokens than the model's {limit:,} positions: {', '.join(long[:SHOWN])}{more}.",
-                    why="no position is left for an answer.",
-                    fix="shorten them.",
-                )
-            )
-        raise_all(DataError, wrong)
+        raise_all(DataError, problems_of_rows(wrong, long, limit=limit, what="conversations"))
 
     def _messages(self, row: Row) -> list[dict[str, Any]]:
         value, columns = row[self._column], self.config.columns
@@ -153,15 +140,47 @@ class LlmInferencer(TaskInferencer):
             return [{"role": "system", "content": system}, *messages]
         return messages
 
-    def _as_row(self, answers: Sequence[Answer]) -> Row:
-        several = len(answers) > 1
-        texts, finishes = [answer.text for answer in answers], [answer.finish for answer in answers]
-        return {
-            "predicted": texts if several else texts[0],
-            "finish_reason": finishes if several else finishes[0],
-            "prompt_tokens": answers[0].prompt_tokens,
-            "new_tokens": sum(len(answer.tokens) for answer in answers),
-        }
+
+def answer_columns(*, several: bool) -> dict[str, type]:
+    """The columns that answers add, and what they hold; a list of texts where a prompt has several answers."""
+    kind = list if several else str
+    return {"predicted": kind, "finish_reason": kind, "prompt_tokens": int, "new_tokens": int}
+
+
+def answer_cells(answers: Sequence[Answer]) -> Row:
+    """What the answers to one prompt add to its row."""
+    several = len(answers) > 1
+    texts, finishes = [answer.text for answer in answers], [answer.finish for answer in answers]
+    return {
+        "predicted": texts if several else texts[0],
+        "finish_reason": finishes if several else finishes[0],
+        "prompt_tokens": answers[0].prompt_tokens,
+        "new_tokens": sum(len(answer.tokens) for answer in answers),
+    }
+
+
+def problems_of_rows(wrong: Sequence[Problem], long: Sequence[str], *, limit: int | None, what: str) -> list[Problem]:
+    """What is told of faulty rows: the first few, and how many more there are.
+
+    Args:
+        wrong: what is wrong with single rows.
+        long: places of rows that leave no room for an answer, with their tokens.
+        limit: the model's positions.
+        what: what the further rows are not.
+    """
+    told = list(wrong[:SHOWN])
+    if len(wrong) > SHOWN:
+        told.append(Problem(f"{len(wrong) - SHOWN:,} more rows are no {what}."))
+    if long:
+        more = f" and {len(long) - SHOWN:,} more" if len(long) > SHOWN else ""
+        told.append(
+            Problem(
+                f"prompts of more tokens than the model's {limit:,} positions: {', '.join(long[:SHOWN])}{more}.",
+                why="no position is left for an answer.",
+                fix="shorten them.",
+            )
+        )
+    return told
 
 
 def conversation_of(value: Any) -> list[dict[str, Any]]:

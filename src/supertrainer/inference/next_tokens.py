@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from supertrainer.data.batching import GHOST, evaluation_batches
-from supertrainer.data.collation import IGNORED, EncodedRows, collate
+from supertrainer.data.collation import IGNORED, EncodedRows
 from supertrainer.models.output import OutputTap
 
 # Logits that exist at once. A GPU wants larger products.
@@ -87,7 +87,7 @@ def next_token_logits(
         for numbers in evaluation_batches(rows.unit_lengths, batch_size=batch_size, rank=rank, world_size=world_size):
             if numbers == [GHOST]:
                 continue
-            batch = collate([rows[number] for number in numbers], pad_token_id=pad_token_id)
+            batch = rows.collate([rows[number] for number in numbers], pad_token_id=pad_token_id)
             batch = {name: tensor.to(device) for name, tensor in batch.items()}
             labels = batch.pop("labels")
             # Entered anew each time: a generator that is left inside would switch gradients off for its caller.

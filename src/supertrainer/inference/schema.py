@@ -137,3 +137,41 @@ class LlmInferencerConfig(InferencerConfig):
                 why="without a template nothing tells the turns apart.",
                 fix="inferencer.plain_text=false.",
             )
+
+
+class MllmColumns(StrictModel):
+    """Names of the columns that a prompt with pictures is made of. null: the usual names that the file has."""
+
+    images: tuple[str, ...] | None = Field(
+        default=None,
+        description="Columns of pictures: paths from the file's folder, bytes, base64, data: URLs, or lists of them; "
+        "an empty cell is no picture. null: the first of image, images, image_path, …",
+    )
+    prompt: str | None = Field(default=None, description="A text: what is asked; <image> says where a picture stands.")
+    messages: str | None = Field(default=None, description="A conversation: a list of {role, content}, or its JSON.")
+    system: str | None = Field(default=None, description="A text: what comes before the conversation.")
+
+
+class MllmInferencerConfig(InferencerConfig):
+    """Answers of a vision-language model to a file's questions about pictures."""
+
+    columns: MllmColumns = Field(default_factory=MllmColumns)
+    system: str | None = Field(default=None, description="A system message for every row that has none of its own.")
+    image_root: str | None = Field(default=None, description="Where relative paths begin; null: the file's folder.")
+    image_pattern: str | None = Field(
+        default=None, description="The path of a picture that is named by a number or word, such as images/{:06d}.png."
+    )
+    max_pixels: int = Field(default=89_478_485, gt=0, description="Larger pictures are refused.")
+    background: Literal["white", "black"] = Field(
+        default="white", description="What is seen through transparent pixels."
+    )
+    generation: GenerationConfig = Field(default_factory=GenerationConfig)
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        yield from super().rules(config)
+        if self.columns.prompt is not None and self.columns.messages is not None:
+            yield Problem(
+                f"inferencer.columns: prompt={self.columns.prompt} and messages={self.columns.messages}.",
+                why="a row is one or the other.",
+                fix="inferencer.columns.prompt=null, or inferencer.columns.messages=null.",
+            )

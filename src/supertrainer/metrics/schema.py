@@ -44,6 +44,7 @@ METRIC_OPTIONS: dict[Task, str] = {
     "token_classification": "tokens",
     "masked_lm": "masked_lm",
     "causal_lm": "causal_lm",
+    "image_text_to_text": "causal_lm",
 }
 """The option of the group `metric` for each head."""
 
@@ -62,7 +63,9 @@ class MetricConfig(TargetModel):
 
     def rules(self, config: Any) -> Iterable[Problem]:
         task = task_of(config)
-        if config.operation in ("train", "check") and self.task not in (None, task):
+        if self.task is None or METRIC_OPTIONS[self.task] == METRIC_OPTIONS[task]:
+            return
+        if config.operation in ("train", "check"):
             yield Problem(
                 f"metric={METRIC_OPTIONS[self.task]} with model.task={task}.",
                 why="it scores another head's outputs.",

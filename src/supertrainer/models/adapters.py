@@ -20,12 +20,13 @@ from supertrainer.core.errors import ConfigError, Problem, raise_all
 from supertrainer.models.initial import Start, keep_start, start_of
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.methods import INIT, begins_in_base
+from supertrainer.models.towers import plain_name, sees, tower_of
 
 log = logging.getLogger(__name__)
 
 ALL_LINEAR = ("auto", "all-linear")
-_LINEAR = (nn.Linear, Conv1D)
-_ADAPTABLE = (*_LINEAR, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+LINEAR = (nn.Linear, Conv1D)
+ADAPTABLE = (*LINEAR, nn.Embedding, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class AdapterRow:
     """One line of the table of adapted modules.
 
     Attributes:
-        tower: the top-level module that they are in.
+        tower: the top-level module that they are in; of a model with pictures, vision, projector or language.
         name: the last part of their names.
         count: how many there are.
         parameters: trained parameters in them.
@@ -127,13 +128,15 @@ def adapter_table(model: nn.Module) -> list[AdapterRow]:
 
     counts: Counter[tuple[str, str]] = Counter()
     parameters: Counter[tuple[str, str]] = Counter()
+    has_towers = sees(model)
     for name, module in model.named_modules():
         if isinstance(module, BaseTunerLayer | ModulesToSaveWrapper | TrainableTokensWrapper):
-            parts = name.removeprefix("base_model.model.").split(".")
+            parts = plain_name(name).split(".")
             if parts[-1] == "token_adapter":
                 continue  # inside of the wrapper, which is counted
             how = " (whole)" if isinstance(module, ModulesToSaveWrapper) else ""
-            key = (parts[0], parts[-1] + (" (new rows)" if isinstance(module, TrainableTokensWrapper) else how))
+            tower = (tower_of(plain_name(name)) if has_towers else None) or parts[0]
+            key = (tower, parts[-1] + (" (new rows)" if isinstance(module, TrainableTokensWrapper) else how))
             counts[key] += 1
             parameters[key] += sum(p.numel() for p in module.parameters() if p.requires_grad)
     return [AdapterRow(*key, count, parameters[key]) for key, count in counts.items()]
@@ -150,7 +153,7 @@ def _targets(model: PreTrainedModel, patterns: str | list[str], *, saved: Sequen
     inside = [
         name
         for name, module in model.named_modules()
-        if isinstance(module, _LINEAR) and module is not output and not _within(name, saved)
+        if isinstance(module, LINEAR) and module is not output and not _within(name, saved)
     ]
     return sorted({name.rpartition(".")[2] for name in inside})
 
@@ -173,20 +176,20 @@ def _tied_problems(model: PreTrainedModel, options: Mapping[str, Any]) -> list[P
         )
         for name in names
         for pattern in patterns
-        if _matches(pattern, name, regex=isinstance(targets, str))
+        if matches(pattern, name, regex=isinstance(targets, str))
     ]
 
 
 def _pattern_problems(model: nn.Module, options: Mapping[str, Any], *, saved: Sequence[str]) -> list[Problem]:
-    adaptable = [name for name, module in model.named_modules() if isinstance(module, _ADAPTABLE)]
+    adaptable = [name for name, module in model.named_modules() if isinstance(module, ADAPTABLE)]
     body = [name for name in adaptable if not _within(name, saved)]
     targets = options.get("target_modules")
     patterns = [targets] if isinstance(targets, str) else list(targets or ())
     problems = []
     for pattern in patterns:
-        if any(_matches(pattern, name, regex=isinstance(targets, str)) for name in body):
+        if any(matches(pattern, name, regex=isinstance(targets, str)) for name in body):
             continue
-        in_head = [name for name in adaptable if _matches(pattern, name, regex=isinstance(targets, str))]
+        in_head = [name for name in adaptable if matches(pattern, name, regex=isinstance(targets, str))]
         problems.append(
             Problem(
                 f"trainer.peft_kwargs.target_modules: {pattern!r} matches nothing that an adapter could sit on.",
@@ -203,10 +206,10 @@ def _pattern_problems(model: nn.Module, options: Mapping[str, Any], *, saved: Se
             fix=did_you_mean(pattern, _short_names(body)),
         )
         for pattern in ([excluded] if isinstance(excluded, str) else excluded or ())
-        if not any(_matches(pattern, name, regex=isinstance(excluded, str)) for name in body)
+        if not any(matches(pattern, name, regex=isinstance(excluded, str)) for name in body)
     ]
     chosen = (
-        [n for n in body if any(_matches(p, n, regex=isinstance(targets, str)) for p in patterns)] if patterns else body
+        [n for n in body if any(matches(p, n, regex=isinstance(targets, str)) for p in patterns)] if patterns else body
     )
     for option in ("rank_pattern", "alpha_pattern"):
         problems += [
@@ -232,7 +235,7 @@ def _saved_problems(model: nn.Module, saved: Sequence[str]) -> list[Problem]:
     ]
 
 
-def _matches(pattern: str, name: str, *, regex: bool) -> bool:
+def matches(pattern: str, name: str, *, regex: bool) -> bool:
     """PEFT's rule: a string is a whole-name regular expression; a list holds names or their endings."""
     if regex:
         return re.fullmatch(pattern, name) is not None

@@ -72,8 +72,22 @@ def config_from_scratch(values: Mapping[str, Any], *, tokenizer: PreTrainedToken
     return _checked(lambda: config_class(**given), where="model.config")
 
 
+def require_unquantized(config: PreTrainedConfig, *, source: str | None) -> None:
+    """Refuses a source whose weights are quantized for good.
+
+    Raises:
+        ConfigError: its config says so.
+    """
+    if "quantization_config" in config.to_dict():
+        raise ConfigError(
+            f"model.source={source} holds weights that are quantized already.",
+            why="what is trained and merged is based on the weights as they were before.",
+            fix="name the model that it was made from; trainer.bitsandbytes_kwargs quantizes it while it is read.",
+        )
+
+
 def override_config(config: PreTrainedConfig, overrides: Mapping[str, Any]) -> PreTrainedConfig:
-    """The same config with some keys changed.
+    """The same config with some keys changed, those of a part beside what else the part has.
 
     Raises:
         ConfigError: an unknown key, with the nearest name, or a value of a wrong type.
@@ -81,7 +95,9 @@ def override_config(config: PreTrainedConfig, overrides: Mapping[str, Any]) -> P
     given = thaw(overrides)
     known = field_names(type(config))
     raise_all(ConfigError, _unknown_keys(given, known, where="model.config_overrides", model_type=config.model_type))
-    return _checked(lambda: type(config).from_dict({**config.to_dict(), **given}), where="model.config_overrides")
+    values = config.to_dict()
+    parts = {key: {**values[key], **part} for key, part in given.items() if key in config.sub_configs and part}
+    return _checked(lambda: type(config).from_dict({**values, **given, **parts}), where="model.config_overrides")
 
 
 def field_names(config_class: type[PreTrainedConfig]) -> frozenset[str]:
@@ -218,5 +234,5 @@ def with_labels(config: PreTrainedConfig, label_names: Sequence[str], *, task: T
         values["label2id"] = {name: index for index, name in enumerate(label_names)}
         values["problem_type"] = PROBLEM_TYPES.get(task)
     copied = type(config).from_dict(values)
-    copied.name_or_path = ""
+    copied.name_or_path = config.name_or_path if values.get("auto_map") else ""  # where its own code is
     return copied

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
 from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError, raise_all
@@ -119,6 +119,10 @@ class TaskModel(ABC):
         tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
         return tokenizer
 
+    def reader(self) -> PreTrainedTokenizerBase | ProcessorMixin:
+        """A fresh copy of what its inputs go through: the tokenizer, or what reads pictures beside text."""
+        return self.tokenizer()
+
     def _read_tokenizer(self) -> PreTrainedTokenizerBase:
         return read_tokenizer(
             find_source_of_tokenizer(self.config.tokenizer, model=self.source).directory,
@@ -189,7 +193,7 @@ class TaskModel(ABC):
         if peft_kwargs is None:
             return model.to(device)
         trained_whole = self._trained_whole(loaded, grown)
-        peft_kwargs = {**peft_kwargs, **self._further_adapter_options(model, tokenizer)}
+        peft_kwargs = {**peft_kwargs, **self._further_adapter_options(model, tokenizer, peft_kwargs)}
         raise_all(ConfigError, method_problems(peft_kwargs, bitsandbytes_kwargs=bitsandbytes_kwargs))
         how: Any = {"trained_whole": trained_whole, "task_type": self.adapter_task, "seed": seed + 1}
         if bitsandbytes_kwargs is None or device.type == "meta":
@@ -202,9 +206,9 @@ class TaskModel(ABC):
         model = self._quantized(
             model,
             bitsandbytes_kwargs=bitsandbytes_kwargs,
-            unquantized=[*trained_whole, *head_modules(model)],
+            unquantized=self._unquantized(model, trained_whole),
             device=device,
-            options=loading_options(model_kwargs, config=config, device=device),
+            options=self._loading_options(model_kwargs, config=config, device=device),
         )
         adapted = add_adapter(model, peft_kwargs, base=self._base_for_peft(), **how).to(device)
         if start is not None:
@@ -235,17 +239,15 @@ class TaskModel(ABC):
         """Ids of the tokens that are new to the model, although it may have rows for them."""
         return ()
 
-    def _further_adapter_options(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
-        """Keys of `peft.LoraConfig` that follow from the model."""
+    def _further_adapter_options(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, peft_kwargs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        """Keys of `peft.LoraConfig` that follow from the model, in the place of those that were given."""
         return {}
 
-    def _keep_unquantized(self, folder: Path, *, wanted: bool) -> None:
-        """Keeps a copy of the weights for as long as this object lives, or drops it."""
-        if wanted:
-            self.unquantized = folder
-            weakref.finalize(self, shutil.rmtree, folder, ignore_errors=True)
-        else:
-            shutil.rmtree(folder)
+    def _unquantized(self, model: PreTrainedModel, trained_whole: Sequence[str]) -> list[str]:
+        """Modules whose weights are never quantized: what is trained whole, and the head."""
+        return [*trained_whole, *head_modules(model)]
 
     def _weights(
         self,
@@ -256,8 +258,7 @@ class TaskModel(ABC):
         device: torch.device,
         seed: int,
     ) -> Loaded:
-        options = loading_options(model_kwargs, config=config, device=device)
-        options["trust_remote_code"] = self.config.trust_remote_code
+        options = self._loading_options(model_kwargs, config=config, device=device)
         if self.source is None:
             return Loaded(build_fresh(self.auto_class, config, options=options, seed=seed))
         with contextlib.ExitStack() as stack:
@@ -279,6 +280,9 @@ class TaskModel(ABC):
                 options=options,
                 seed=seed,
             )
+
+    def _loading_options(self, model_kwargs: ModelKwargs, **what: Any) -> dict[str, Any]:
+        return {**loading_options(model_kwargs, **what), "trust_remote_code": self.config.trust_remote_code}
 
     def _positions(self, config: PreTrainedConfig) -> int | None:
         trust = self.config.trust_remote_code

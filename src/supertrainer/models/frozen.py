@@ -16,8 +16,8 @@ from supertrainer.core.errors import CheckpointError, ConfigError
 from supertrainer.core.files import read_json
 from supertrainer.models.architecture import read_config
 from supertrainer.models.generation import read_generation
-from supertrainer.models.heads import AUTO_CLASSES, saved_task
-from supertrainer.models.loading import loading_options, quiet_transformers
+from supertrainer.models.heads import auto_class_of, saved_task
+from supertrainer.models.loading import carry_code, loading_options, quiet_transformers
 from supertrainer.models.quantization import dequantized, quantize, read_quantization
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.models.sources import ADAPTER_CONFIG_FILE, CONFIG_FILE, Source, find_source
@@ -46,9 +46,11 @@ def load_adapter(
     base = base_of(source)
     own_config = source.directory / CONFIG_FILE
     config = read_config(source.directory if own_config.is_file() else base.directory, trust_remote_code=trust)
-    vocabulary, held = config.vocab_size, read_config(base.directory, trust_remote_code=trust).vocab_size
-    config.vocab_size = held
-    auto_class, options = AUTO_CLASSES[saved_task(config)], loading_options(model_kwargs, config=config, device=device)
+    text = config.get_text_config()
+    held = read_config(base.directory, trust_remote_code=trust).get_text_config().vocab_size
+    vocabulary, text.vocab_size = text.vocab_size, held
+    auto_class = auto_class_of(saved_task(config), config)
+    options = loading_options(model_kwargs, config=config, device=device)
     with quiet_transformers():
         model = auto_class.from_pretrained(
             base.directory,
@@ -69,7 +71,7 @@ def load_adapter(
                     bitsandbytes_kwargs=quantization,
                     unquantized=(),
                     device=device,
-                    options=options,
+                    options={**options, "trust_remote_code": trust},
                     directory=Path(folder),
                 )
             model = dequantized(model) if frozen == "dequantized" else model
@@ -135,4 +137,5 @@ def write_base(model: Any, directory: Path, *, unquantized: Path | None) -> None
         tensors[plain] = tensor.detach().cpu().contiguous().clone()  # a file can't hold a tensor that two names share
     directory.mkdir()
     base.config.save_pretrained(directory)
+    carry_code(base, directory)
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})

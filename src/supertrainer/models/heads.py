@@ -9,11 +9,13 @@ import torch
 from torch import Tensor, nn
 from transformers import (
     AutoModelForCausalLM,
+    AutoModelForImageTextToText,
     AutoModelForMaskedLM,
     AutoModelForSequenceClassification,
     AutoModelForTokenClassification,
     PreTrainedConfig,
 )
+from transformers.models.auto.modeling_auto import MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES
 
 from supertrainer.config.tasks import DEFAULT_TASK, Task
 from supertrainer.models.architecture import OWN_KEY, PROBLEM_TYPES
@@ -25,6 +27,7 @@ AUTO_CLASSES: Mapping[Task, Any] = {
     "token_classification": AutoModelForTokenClassification,
     "masked_lm": AutoModelForMaskedLM,
     "causal_lm": AutoModelForCausalLM,
+    "image_text_to_text": AutoModelForImageTextToText,
 }
 
 # peft.TaskType; PEFT knows no masked language models, and needs none of its own for them.
@@ -35,17 +38,40 @@ ADAPTER_TASKS: Mapping[Task, str | None] = {
     "token_classification": "TOKEN_CLS",
     "masked_lm": None,
     "causal_lm": "CAUSAL_LM",
+    "image_text_to_text": "CAUSAL_LM",
 }
 
 
 _CAUSAL = ("ForCausalLM", "LMHeadModel")
+_WITH_PICTURES = frozenset(MODEL_FOR_IMAGE_TEXT_TO_TEXT_MAPPING_NAMES.values())
+_TASK_NOTE = "task"
+
+
+def auto_class_of(task: Task, config: PreTrainedConfig | None) -> Any:
+    """The transformers class that reads a task's models.
+
+    Args:
+        config: of the model. Code that comes with one may have registered a model of pictures as a causal one.
+    """
+    if task == "image_text_to_text" and config is not None:
+        code = config.to_dict().get("auto_map") or {}
+        if "AutoModelForImageTextToText" not in code and "AutoModelForCausalLM" in code:
+            return AutoModelForCausalLM
+    return AUTO_CLASSES[task]
+
+
+def task_note(task: Task) -> dict[str, Any]:
+    """What of a model's use is noted where its class doesn't say what it is for (`noted`)."""
+    return {_TASK_NOTE: task}
 
 
 def saved_task(config: PreTrainedConfig) -> Task:
-    """The head of a saved model, by the class and the kind of problem that its config.json names.
+    """The head of a saved model, by what training noted, or the class and the kind of problem that config.json names.
 
     A config that names neither is taken for a classifier's: reading it finds out whether the weights have a head.
     """
+    if (known := noted(config).get(_TASK_NOTE)) in AUTO_CLASSES:
+        return known  # type: ignore[return-value]
     name = (config.architectures or [""])[0]
     if name.endswith("ForTokenClassification"):
         return "token_classification"
@@ -53,6 +79,8 @@ def saved_task(config: PreTrainedConfig) -> Task:
         return "masked_lm"
     if name.endswith(_CAUSAL):
         return "causal_lm"
+    if name in _WITH_PICTURES:
+        return "image_text_to_text"
     kinds = {problem: task for task, problem in PROBLEM_TYPES.items()}
     return kinds.get(config.problem_type or "", DEFAULT_TASK)
 

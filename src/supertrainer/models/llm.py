@@ -12,6 +12,7 @@ from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerB
 
 from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
+from supertrainer.models.architecture import require_unquantized
 from supertrainer.models.base import TaskModel
 from supertrainer.models.generation import make_writable
 from supertrainer.models.labels import module_name
@@ -79,12 +80,7 @@ class LlmModel(TaskModel):
 
     def _own_config(self, tokenizer: PreTrainedTokenizerBase | None) -> PreTrainedConfig:
         config = super()._own_config(tokenizer)
-        if "quantization_config" in config.to_dict():
-            raise ConfigError(
-                f"model.source={self.config.source} holds weights that are quantized already.",
-                why="what is trained and merged is based on the weights as they were before.",
-                fix="name the model that it was made from; trainer.bitsandbytes_kwargs quantizes it while it is read.",
-            )
+        require_unquantized(config, source=self.config.source)
         return config
 
     def _unseen_tokens(self, tokenizer: PreTrainedTokenizerBase) -> Sequence[int]:
@@ -107,7 +103,9 @@ class LlmModel(TaskModel):
             )
         return []
 
-    def _further_adapter_options(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> Mapping[str, Any]:
+    def _further_adapter_options(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, peft_kwargs: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
         held = len(tokenizer) if self.source is None else self._own_config(None).vocab_size
         rows = sorted({*self._added(tokenizer), *range(held, len(tokenizer))})
         if not rows:

@@ -23,6 +23,8 @@ from supertrainer.models.schema import ModelKwargs
 
 log = logging.getLogger(__name__)
 
+REMOTE_CODE = "transformers_modules."  # where transformers puts code that came with a model
+
 
 @dataclass(frozen=True)
 class Loaded:
@@ -220,9 +222,20 @@ def write_weights(model: PreTrainedModel, directory: Path) -> None:
 
     settle_ties(model)
     model.config.save_pretrained(directory)
+    carry_code(model, directory)
     # Copies, since a file can't hold a tensor that two names share.
     tensors = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
+def carry_code(model: PreTrainedModel, directory: Path) -> None:
+    """Puts the code that came with a model beside its config, which names it."""
+    from transformers.dynamic_module_utils import custom_object_save
+
+    if type(model).__module__.startswith(REMOTE_CODE):
+        custom_object_save(model, directory)
+        if type(model.config).__module__.startswith(REMOTE_CODE):
+            custom_object_save(model.config, directory)
 
 
 def settle_ties(model: PreTrainedModel) -> None:

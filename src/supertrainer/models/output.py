@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 
 log = logging.getLogger(__name__)
 
@@ -119,6 +120,22 @@ def tap_output(model: nn.Module) -> OutputTap | None:
     return OutputTap(head, vocabulary=vocabulary, after=after)
 
 
+def writer_of(model: nn.Module, head: nn.Module) -> nn.Module:
+    """The part of a model that owns its output layer and can be called with tokens alone.
+
+    A model of pictures may be built around a whole language model (InstructBLIP), whose logits it hands on.
+    """
+    from peft import PeftModel
+
+    whole: Any = model.get_base_model() if isinstance(model, PeftModel) else model
+    inner = [
+        module
+        for name, module in whole.named_modules()
+        if name and isinstance(module, PreTrainedModel) and module.get_output_embeddings() is head
+    ]
+    return inner[0] if inner else model
+
+
 def after_output(model: nn.Module, head: nn.Module) -> tuple[int, Callable[[Tensor], Tensor] | None]:
     """How many logits a token has, and what the model does to those that its output layer gives; None where that is
     nothing known.
@@ -138,7 +155,7 @@ def after_output(model: nn.Module, head: nn.Module) -> tuple[int, Callable[[Tens
     try:
         model.eval()
         with torch.no_grad():
-            shown = model(input_ids=ids, use_cache=False).logits.float()
+            shown = writer_of(model, head)(input_ids=ids, use_cache=False).logits.float()
     finally:
         hook.remove()
         model.train(was_training)
@@ -149,9 +166,22 @@ def after_output(model: nn.Module, head: nn.Module) -> tuple[int, Callable[[Tens
     config = named.config.get_text_config()
     for candidate in _candidates(config.to_dict()):
         expected = candidate(given[0].float())
-        if expected.shape == shown.shape and torch.allclose(expected, shown, rtol=tolerance, atol=tolerance):
-            return vocabulary, candidate
+        if expected.shape != shown.shape:
+            continue
+        open_to = shown > torch.finfo(given[0].dtype).min  # others are never written: tokens of pictures (Chameleon)
+        if torch.allclose(expected[open_to], shown[open_to], rtol=tolerance, atol=tolerance):
+            never = (~open_to).all(dim=0).all(dim=0).nonzero().flatten()
+            return vocabulary, _without(candidate, never) if len(never) else candidate
     return vocabulary, None
+
+
+def _without(after: Callable[[Tensor], Tensor], never: Tensor) -> Callable[[Tensor], Tensor]:
+    """The same, with logits of some tokens that make them impossible."""
+
+    def closed(logits: Tensor) -> Tensor:
+        return after(logits).index_fill(-1, never, torch.finfo(torch.float32).min)
+
+    return closed
 
 
 def _candidates(config: Mapping[str, Any]) -> Iterator[Callable[[Tensor], Tensor]]:

@@ -17,22 +17,23 @@ from typing import Any
 
 import torch
 from torch import nn
-from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase
+from transformers import AutoTokenizer, PreTrainedModel, PreTrainedTokenizerBase, ProcessorMixin
 
-from supertrainer.config.tasks import LANGUAGE_TASKS, Task
+from supertrainer.config.tasks import GENERATIVE_TASKS, LANGUAGE_TASKS, Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.files import fsync_path, write_json
 from supertrainer.models.architecture import read_config
 from supertrainer.models.frozen import BASE_FILE, BASE_FOLDER, FrozenWeights, load_adapter, write_base
 from supertrainer.models.generation import write_generation
-from supertrainer.models.heads import AUTO_CLASSES, noted, saved_task
+from supertrainer.models.heads import auto_class_of, noted, saved_task
 from supertrainer.models.initial import START_FILE, write_plain, write_start
 from supertrainer.models.labels import label_names_of
-from supertrainer.models.loading import loading_options, quiet_transformers, reading_weights
+from supertrainer.models.loading import carry_code, loading_options, quiet_transformers, reading_weights
+from supertrainer.models.processors import read_processor, save_reader, tokenizer_of
 from supertrainer.models.quantization import is_quantized, write_quantization
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.models.sources import Source, find_source, require_safetensors
-from supertrainer.models.tokenizers import reset_tokenizer, save_tokenizer
+from supertrainer.models.tokenizers import reset_tokenizer
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class TrainedModel:
     Attributes:
         model: in eval mode, on the device that was asked for; a `PeftModel` where the directory holds an adapter.
         tokenizer: as it was saved.
+        processor: of a model of pictures, what reads them; its tokenizer is the one above.
         label_names: class names in the order of their ids; empty for a language model.
         task: what its head is for.
         noted: what training noted of how it is to be used, such as {"threshold": 0.5}.
@@ -52,11 +54,17 @@ class TrainedModel:
     label_names: tuple[str, ...]
     task: Task
     noted: Mapping[str, Any]
+    processor: ProcessorMixin | None = None
+
+    @property
+    def reader(self) -> PreTrainedTokenizerBase | ProcessorMixin:
+        """What its inputs go through, to be saved with it."""
+        return self.processor or self.tokenizer
 
 
 def save_trained(
     model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: PreTrainedTokenizerBase | ProcessorMixin,
     directory: Path,
     *,
     base: Mapping[str, Any] | None = None,
@@ -65,6 +73,7 @@ def save_trained(
     """Writes a model directory aside, forces it to the disk and renames it into place; an older one is replaced.
 
     Args:
+        reader: its tokenizer, or its processor.
         base: of an adapter, where its frozen weights come from (`TaskModel.base_reference`); None keeps them beside it.
         unquantized: where they are as they were before they were quantized (`TaskModel.unquantized`).
 
@@ -75,7 +84,7 @@ def save_trained(
     shutil.rmtree(aside, ignore_errors=True)  # a killed process may have left it
     try:
         aside.mkdir(parents=True)
-        write_model(model, tokenizer, aside, base=base)
+        write_model(model, reader, aside, base=base)
         (aside / START_FILE).unlink(missing_ok=True)
         if base is not None:
             write_plain(model, aside)
@@ -91,7 +100,7 @@ def save_trained(
 
 def write_model(
     model: nn.Module,
-    tokenizer: PreTrainedTokenizerBase,
+    reader: PreTrainedTokenizerBase | ProcessorMixin,
     directory: Path,
     *,
     base: Mapping[str, Any] | None = None,
@@ -108,6 +117,7 @@ def write_model(
             frozen = model.get_base_model()
             frozen.config.architectures = [type(frozen).__name__]  # the source's config may name the bare encoder
             frozen.config.save_pretrained(directory)
+            carry_code(frozen, directory)
             write_generation(frozen, directory)
             if is_quantized(frozen):
                 write_quantization(frozen, directory)
@@ -115,7 +125,7 @@ def write_model(
                 write_json(directory / BASE_FILE, base)
         else:
             model.save_pretrained(directory)
-    save_tokenizer(tokenizer, directory)
+    save_reader(reader, directory)
 
 
 def load_trained(
@@ -147,21 +157,37 @@ def load_trained(
             )
         else:
             model = _load_full(source, model_kwargs=model_kwargs, device=device, trust=trust_remote_code)
-    tokenizer = AutoTokenizer.from_pretrained(source.directory, trust_remote_code=trust_remote_code)
-    reset_tokenizer(tokenizer)
     config = model.config
     task = saved_task(config)
-    if task == "causal_lm":
+    reader = saved_reader(source.directory, task=task, trust_remote_code=trust_remote_code)
+    tokenizer = tokenizer_of(reader)
+    if task in GENERATIVE_TASKS:
         tokenizer.padding_side = "left"  # texts go on at their end
     names = () if task in LANGUAGE_TASKS else label_names_of(config)
-    return TrainedModel(model.to(device).eval(), tokenizer, names, task, noted(config))
+    processor = reader if isinstance(reader, ProcessorMixin) else None
+    return TrainedModel(model.to(device).eval(), tokenizer, names, task, noted(config), processor)
+
+
+def saved_reader(
+    directory: Path, *, task: Task, trust_remote_code: bool = False
+) -> PreTrainedTokenizerBase | ProcessorMixin:
+    """What the inputs of a saved model go through: its tokenizer, or what reads pictures beside text.
+
+    Args:
+        task: what its head is for.
+    """
+    if task == "image_text_to_text":
+        return read_processor(directory, trust_remote_code=trust_remote_code)
+    tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(directory, trust_remote_code=trust_remote_code)
+    reset_tokenizer(tokenizer)
+    return tokenizer
 
 
 def _load_full(source: Source, *, model_kwargs: ModelKwargs, device: torch.device, trust: bool) -> PreTrainedModel:
     require_safetensors(source)
     config = read_config(source.directory, trust_remote_code=trust)
     with quiet_transformers():
-        model, info = AUTO_CLASSES[saved_task(config)].from_pretrained(
+        model, info = auto_class_of(saved_task(config), config).from_pretrained(
             source.directory,
             config=config,
             use_safetensors=True,

@@ -10,8 +10,10 @@ from torch import nn
 
 from supertrainer.models.adapters import adapter_table
 from supertrainer.models.quantization import parameter_count
+from supertrainer.models.towers import plain_name, sees, tower_of
 
 _LAYER = re.compile(r"(?:^|\.)(?:layers?|h|blocks?)\.(\d+)\.")  # as transformers names the list of a body's layers
+_STACKS = ("encoder layers", ": layers")
 _COPY_OF_WHOLE = ".original_module."  # PEFT keeps a frozen copy beside a module that it trains whole
 
 
@@ -20,7 +22,8 @@ class GroupRow:
     """One line of the table.
 
     Attributes:
-        group: embeddings, encoder layers, pooler, head, adapters, or what else there is.
+        group: embeddings, encoder layers, pooler, head, adapters, or what else there is; of a model with pictures, each
+            within its tower: `vision: layers × 12`.
         parameters: in it.
         trainable: of them trained.
         dtype: the formats that they are held in.
@@ -41,17 +44,22 @@ def group_table(module: nn.Module, *, method: str) -> list[GroupRow]:
         module: with or without an adapter; it may be on the meta device.
         method: full, lora, … as a word for the adapters' line.
     """
-    layers: set[str] = set()
+    layers: dict[str, set[str]] = {}
     groups: dict[str, list[nn.Parameter]] = {}
+    has_towers = sees(module)
     for name, parameter in module.named_parameters():
-        plain = name.removeprefix("base_model.model.")
+        plain = plain_name(name)
+        group = _group(plain)
+        if has_towers and (tower := tower_of(plain)) is not None:
+            group = f"{tower}: {_of_tower(group)}"
         if match := _LAYER.search(f".{plain}"):
-            layers.add(match[1])
-        groups.setdefault(_group(plain), []).append(parameter)
-    adapters = groups.pop("adapters", None)
-    rows = [_row(name, parameters) for name, parameters in groups.items()]
-    rows = [_counted(row, len(layers)) if row.group == "encoder layers" else row for row in rows]
-    return [*rows, _row("adapters", adapters, method=method)] if adapters else rows
+            layers.setdefault(group, set()).add(match[1])
+        groups.setdefault(group, []).append(parameter)
+    rows = [
+        _row(name, parameters, method=method if _is_adapters(name) else None) for name, parameters in groups.items()
+    ]
+    rows = [_counted(row, len(layers[row.group])) if row.group.endswith(_STACKS) else row for row in rows]
+    return sorted(rows, key=lambda row: _is_adapters(row.group))  # adapters last
 
 
 def adapted_lines(module: nn.Module) -> list[str]:
@@ -60,6 +68,14 @@ def adapted_lines(module: nn.Module) -> list[str]:
     for row in adapter_table(module):
         towers.setdefault(row.tower, []).append(f"{row.name} × {row.count} ({row.parameters:,})")
     return [f"{tower}: {', '.join(parts)}" for tower, parts in towers.items()]
+
+
+def _of_tower(group: str) -> str:
+    return {"encoder layers": "layers", "other": "rest"}.get(group, group)
+
+
+def _is_adapters(group: str) -> bool:
+    return group.endswith("adapters")
 
 
 def _group(name: str) -> str:
@@ -91,4 +107,4 @@ def _row(group: str, parameters: list[nn.Parameter], *, method: str | None = Non
 
 
 def _counted(row: GroupRow, layers: int) -> GroupRow:
-    return GroupRow(f"encoder layers × {layers}", row.parameters, row.trainable, row.dtype, row.method)
+    return GroupRow(f"{row.group} × {layers}", row.parameters, row.trainable, row.dtype, row.method)

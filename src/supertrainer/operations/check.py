@@ -68,16 +68,16 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
     if source is not None:
         result.facts["model"] = str(source.directory)
     splits = result.attempt(dataset.load)
-    tokenizer = result.attempt(model.tokenizer)
+    reader = result.attempt(model.reader)
     before = len(result.problems)
     if config.dataset.max_length is not None:
         result.attempt(lambda: model.check_length(config.dataset.max_length))
     if len(result.problems) > before:
-        tokenizer = None  # every row would say the same again
+        reader = None  # every row would say the same again
     longest: int | None = None
     if splits is not None:
         result.commits |= _commit_of(dataset)
-        longest = result.attempt(lambda: check_rows(config, dataset, tokenizer, result))
+        longest = result.attempt(lambda: check_rows(config, dataset, reader, result))
         result.attempt(lambda: require_validation_rows(config.trainer.training_kwargs, splits))
         names = dataset.label_names
         result.attempt(lambda: build(config.metric, allowed=config.allow_targets, label_names=names))

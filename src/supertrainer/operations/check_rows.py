@@ -21,11 +21,11 @@ SHOWN_ROWS = 3
 SHOWN_LABELS = 30
 
 
-def check_rows(config: Config, dataset: Any, tokenizer: Any, result: CheckResult) -> int | None:
+def check_rows(config: Config, dataset: Any, reader: Any, result: CheckResult) -> int | None:
     """Checks the rows.
 
     Args:
-        tokenizer: the model's; None where there is none.
+        reader: the model's tokenizer, or its processor; None where there is none.
 
     Returns:
         The longest row of all splits in tokens; None where it isn't known.
@@ -33,17 +33,17 @@ def check_rows(config: Config, dataset: Any, tokenizer: Any, result: CheckResult
     splits = dataset.load()
     _counts(splits.report, result)
     _labels(splits.report.labels, result)
-    if tokenizer is None:
+    if reader is None:
         return None
     stats: dict[str, LengthStats] = {}
     for split in splits:
-        found = result.attempt(functools.partial(_lengths, dataset, split, tokenizer))
+        found = result.attempt(functools.partial(_lengths, dataset, split, reader))
         if found is not None:
             stats[split] = found
             result.facts[f"tokens of {split}"] = found.text()
     if "train" in stats:
-        result.attempt(lambda: _steps(config, dataset, tokenizer, stats["train"], result))
-        result.attempt(lambda: _views(dataset, tokenizer, stats, result))
+        result.attempt(lambda: _steps(config, dataset, reader, stats["train"], result))
+        result.attempt(lambda: _views(dataset, reader, stats, result))
     return max((found.longest for found in stats.values()), default=None)
 
 
@@ -73,19 +73,19 @@ def _labels(labels: Mapping[str, Mapping[str, int]], result: CheckResult) -> Non
         result.facts[f"labels of {split}"] = text
 
 
-def _lengths(dataset: Any, split: str, tokenizer: Any) -> LengthStats:
+def _lengths(dataset: Any, split: str, reader: Any) -> LengthStats:
     rows = dataset.load()[split]
     total = len(rows)
     if total > MOST_ROWS:
         rows = rows.select(np.linspace(0, total - 1, MOST_ROWS).astype(int).tolist())
-    return length_stats(dataset.encode(rows, tokenizer), of=total)
+    return length_stats(dataset.encode(rows, reader), of=total)
 
 
-def _steps(config: Config, dataset: Any, tokenizer: Any, stats: LengthStats, result: CheckResult) -> None:
+def _steps(config: Config, dataset: Any, reader: Any, stats: LengthStats, result: CheckResult) -> None:
     """Steps, epochs and tokens; rows are counted as training counts them, windows of long texts each by itself."""
     trainer, there = config.trainer, placement()
     size, whole = trainer.global_batch_size, stats.rows == stats.of or stats.of <= MOST_ROWS
-    lengths = dataset.model_rows("train", tokenizer).lengths if whole else None
+    lengths = dataset.model_rows("train", reader).lengths if whole else None
     rows = stats.of if lengths is None else len(lengths)
     accumulation = accumulation_steps(
         global_batch_size=size, micro_batch_size=trainer.micro_batch_size, num_processes=there.processes
@@ -118,8 +118,8 @@ def _padding(plan: BatchPlan, *, accumulation: int, processes: int) -> float:
     return padding_share(batches, plan.lengths)
 
 
-def _views(dataset: Any, tokenizer: Any, stats: Mapping[str, LengthStats], result: CheckResult) -> None:
+def _views(dataset: Any, reader: Any, stats: Mapping[str, LengthStats], result: CheckResult) -> None:
     """The first rows of the train split, as one batch."""
     if stats["train"].of > MOST_ROWS:
         return
-    result.views["train"] = dataset.views("train", SHOWN_ROWS, tokenizer)
+    result.views["train"] = dataset.views("train", SHOWN_ROWS, reader)

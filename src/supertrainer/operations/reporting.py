@@ -11,10 +11,13 @@ from supertrainer.benchmark.console import print_report
 from supertrainer.benchmark.report import write_report
 from supertrainer.benchmark.results import Report
 from supertrainer.config.spine import Config
-from supertrainer.config.tasks import is_pretraining, task_of
+from supertrainer.config.tasks import Task, is_pretraining, task_of
 from supertrainer.core.records import read_records, utc_now
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import program, relative
+
+_ANSWERING: dict[Task, str] = {"causal_lm": "infer_llm", "image_text_to_text": "infer_mllm"}
+"""The experiment that asks a model of each task that writes text."""
 
 
 def finish(config: Config, open_run: OpenRun, *, shared: Mapping[str, Any], show: bool = True) -> None:
@@ -61,8 +64,9 @@ def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
         commands["fine-tune it"] = (
             f"{program()} +experiment=train_llm model=llm/hub model.source={path} dataset.chat_template=chatml"
         )
-    elif config.operation == "train" and task_of(config) == "causal_lm":
-        commands["answer a file"] = f"{program()} +experiment=infer_llm model.source={path} inferencer.input=FILE"
+    elif config.operation == "train" and task_of(config) in _ANSWERING:
+        asked = _ANSWERING[task_of(config)]
+        commands["answer a file"] = f"{program()} +experiment={asked} model.source={path} inferencer.input=FILE"
     elif config.operation == "train":
         commands["label a file"] = f"{program()} +experiment=infer_bert model.source={path} inferencer.input=FILE"
     return commands

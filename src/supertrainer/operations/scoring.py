@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from supertrainer.benchmark.results import BenchmarkResult, DataFacts, ModelFacts
@@ -120,7 +120,7 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
             f"benchmark.split={split}: the dataset has no such split.",
             fix=f"one of: {', '.join(splits)}; dataset.splits.{split}=0.1 makes one of some train rows.",
         )
-    rows = dataset.model_rows(split, trained.tokenizer)
+    rows = dataset.model_rows(split, trained.reader)
     counts = count_parameters(trained.model)
     facts: dict[str, Any] = {
         "metric": build(config.metric, allowed=config.allow_targets, label_names=trained.label_names),
@@ -132,8 +132,9 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
         ),
         "data": data_facts(config, dataset),
     }
-    if trained.task == "causal_lm":
-        return score_answers(config, run, split=split, engine=engine, dataset=dataset, rows=rows, facts=facts)
+    if trained.task in _OF_ANSWERS:
+        scored = _OF_ANSWERS[trained.task]
+        return scored(config, run, split=split, engine=engine, dataset=dataset, rows=rows, facts=facts)
     benchmark = build(
         config.benchmark.model_copy(update={"split": split}),
         allowed=config.allow_targets,
@@ -149,6 +150,19 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
         peak_memory_gib=lambda: peak_memory_gib(engine.device),
     )
     return result
+
+
+def _score_pictures(config: Config, run: RunDirectory, **how: Any) -> BenchmarkResult:
+    from supertrainer.operations.mllm_scoring import score_pictures
+
+    return score_pictures(config, run, **how)
+
+
+_OF_ANSWERS: dict[Task, Callable[..., BenchmarkResult]] = {
+    "causal_lm": score_answers,
+    "image_text_to_text": _score_pictures,
+}
+"""What scores the tasks whose outputs are texts: none of them has one logit a class."""
 
 
 def data_facts(config: Config, dataset: Any) -> DataFacts:

@@ -11,7 +11,7 @@ from typing import Any
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from transformers import PreTrainedTokenizerBase, TrainingArguments
+from transformers import PreTrainedTokenizerBase, ProcessorMixin, TrainingArguments
 
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.checkpoint.store import CheckpointStore
@@ -125,6 +125,11 @@ class TaskTrainer(ABC):
             self.model.check_length(limit)
             tokenizer.model_max_length = limit
         return tokenizer
+
+    @property
+    def reader(self) -> PreTrainedTokenizerBase | ProcessorMixin:
+        """What the model's inputs go through, which is saved with it."""
+        return self.tokenizer
 
     @functools.cached_property
     def store(self) -> CheckpointStore:
@@ -289,7 +294,7 @@ class TaskTrainer(ABC):
         return self.rows("validation")
 
     def _write_checkpoint(self, module: nn.Module, directory: Path) -> None:
-        write_model(module, self.tokenizer, directory, base=self.model.base_reference())
+        write_model(module, self.reader, directory, base=self.model.base_reference())
 
     def _finish(self, module: nn.Module, session: Session | None) -> TrainResult:
         """Writes the selected weights as the trained model."""
@@ -297,7 +302,7 @@ class TaskTrainer(ABC):
         load_weights(module, selected.path)
         base, weights = self.model.base_reference(), self.model.unquantized
         distributed.on_main_then_broadcast(
-            lambda: save_trained(module, self.tokenizer, self.run.model, base=base, unquantized=weights)
+            lambda: save_trained(module, self.reader, self.run.model, base=base, unquantized=weights)
         )
         log.info("the weights of step %d are in %s", selected.step, self.run.model)
         planned = self.planned_steps

@@ -13,6 +13,7 @@ from supertrainer.config.tasks import NAMED_TASKS, task_of
 from supertrainer.core.errors import ConfigError, Problem
 from supertrainer.core.placement import placement
 from supertrainer.models.methods import method_name, method_problems
+from supertrainer.models.mllm_schema import MllmModelConfig, tower_problems
 from supertrainer.models.schema import ModelKwargs
 from supertrainer.trainers.kwargs import (
     CADENCE_KWARGS,
@@ -203,7 +204,28 @@ class BertTrainerConfig(TrainerConfig):
             )
 
 
-class LlmTrainerConfig(TrainerConfig):
+class LanguageTrainerConfig(TrainerConfig):
+    """Fine-tuning of a model that writes text."""
+
+    lora_plus_ratio: float | None = Field(
+        default=None,
+        ge=1,
+        allow_inf_nan=False,
+        description="LoRA+ (Hayou et al. 2024): the learning rate of an adapter's B matrices as a multiple of "
+        "learning_rate, 16 say; null: the same rate.",
+    )
+
+    @model_validator(mode="after")
+    def _ratio_has_an_adapter(self) -> LanguageTrainerConfig:
+        if self.lora_plus_ratio is not None and self.peft_kwargs is None:
+            raise ValueError(
+                "lora_plus_ratio without peft_kwargs: there are no B matrices. "
+                "Fix: trainer/common/peft_kwargs@trainer.peft_kwargs=lora, or lora_plus_ratio=null."
+            )
+        return self
+
+
+class LlmTrainerConfig(LanguageTrainerConfig):
     """Fine-tuning of a causal language model."""
 
     packing: Literal["none", "packed", "padding_free"] = Field(
@@ -218,13 +240,6 @@ class LlmTrainerConfig(TrainerConfig):
     sample_tokens: Annotated[int, NotIdentity()] = Field(
         default=64, ge=1, description="Tokens of such an answer at most."
     )
-    lora_plus_ratio: float | None = Field(
-        default=None,
-        ge=1,
-        allow_inf_nan=False,
-        description="LoRA+ (Hayou et al. 2024): the learning rate of an adapter's B matrices as a multiple of "
-        "learning_rate, 16 say; null: the same rate.",
-    )
 
     def rules(self, config: Any) -> Iterable[Problem]:
         yield from super().rules(config)
@@ -237,11 +252,13 @@ class LlmTrainerConfig(TrainerConfig):
                 fix="dataset.max_length=2048, say, or trainer.packing=none.",
             )
 
-    @model_validator(mode="after")
-    def _ratio_has_an_adapter(self) -> LlmTrainerConfig:
-        if self.lora_plus_ratio is not None and self.peft_kwargs is None:
-            raise ValueError(
-                "lora_plus_ratio without peft_kwargs: there are no B matrices. "
-                "Fix: trainer/common/peft_kwargs@trainer.peft_kwargs=lora, or lora_plus_ratio=null."
+
+class MllmTrainerConfig(LanguageTrainerConfig):
+    """Fine-tuning of a vision-language model."""
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        yield from super().rules(config)
+        if config.operation in ("train", "check", "verify") and isinstance(config.model, MllmModelConfig):
+            yield from tower_problems(
+                config.model, adapter=self.peft_kwargs is not None, quantized=self.bitsandbytes_kwargs is not None
             )
-        return self

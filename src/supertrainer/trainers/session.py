@@ -18,7 +18,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 
 from supertrainer.core.distributed import rank, world_size
 from supertrainer.data.batching import BatchPlan, MicroBatchSampler
-from supertrainer.data.collation import EncodedRows, collate
+from supertrainer.data.collation import EncodedRows
 from supertrainer.data.masking import EpochNumbers, MaskedRows
 from supertrainer.data.packing import PackedRows
 from supertrainer.trainers.cadence import Cadence, CadenceCallback
@@ -157,11 +157,10 @@ def _loader(
     pad_token_id: int,
 ) -> DataLoader[Any]:
     workers = args.dataloader_num_workers
-    padded = rows.collate if isinstance(rows, PackedRows) else collate
     return DataLoader(
         rows,  # type: ignore[arg-type]  # map-style by its methods
         batch_sampler=EpochNumbers(sampler) if isinstance(rows, MaskedRows) else sampler,
-        collate_fn=functools.partial(padded, pad_token_id=pad_token_id),
+        collate_fn=functools.partial(rows.collate, pad_token_id=pad_token_id),
         num_workers=workers,
         prefetch_factor=args.dataloader_prefetch_factor,
         persistent_workers=args.dataloader_persistent_workers and workers > 0,

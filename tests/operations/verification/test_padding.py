@@ -9,6 +9,7 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification
 
+from supertrainer.data.collation import EncodedRows
 from supertrainer.inference.logits import predict_logits
 from supertrainer.operations.verification import padding
 from supertrainer.operations.verification.padding import check_padding
@@ -50,13 +51,13 @@ def test_a_model_that_reads_its_padding_breaks(tmp_path: Path, monkeypatch: pyte
 
 def test_a_mask_that_lets_padding_through_breaks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The check doesn't take the mask's word for what is padding."""
-    collate = padding.collate
+    collate = EncodedRows.collate
 
     def leaky(*args: Any, **kwargs: Any) -> Any:
         batch = collate(*args, **kwargs)
         return batch | {"attention_mask": torch.ones_like(batch["attention_mask"])}
 
-    monkeypatch.setattr(padding, "collate", leaky)
+    monkeypatch.setattr(EncodedRows, "collate", leaky)
     rows = padding_rows(tmp_path)
     assert {rows[name].verdict for name in ("loss", "logits", "token")} == {"BREAKS"}
 

@@ -1,4 +1,4 @@
-"""Sections of a classification into one class a row: the scores of each class, and which are taken for which."""
+"""Sections of kinds of rows: the scores of each class and which are taken for which, and the scores of each type."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from supertrainer.benchmark.page.markup import (
     text,
 )
 from supertrainer.benchmark.page.matrix import confused, matrix, most_confused
+from supertrainer.benchmark.summary import type_table
 from supertrainer.metrics.scores import ClassScore
 
 SHOWN_CLASSES = 40  # whose scores stand open, and that a matrix shows one by one
@@ -38,6 +39,14 @@ def classes(findings: Findings) -> Section | None:
     words = paragraph(text(f"The {len(worst)} classes of least F1, of {len(scores):,}."))
     rest = f"The first {MOST_CLASSES:,} classes" if len(scores) > MOST_CLASSES else f"All {len(scores):,} classes"
     return Section("classes", title, join([words, _bars(worst), folded(rest, _bars(scores[:MOST_CLASSES]))]))
+
+
+def types(findings: Findings) -> Section | None:
+    """The scores of each type of rows, beside the baselines."""
+    report = findings.report
+    if not report.per_type:
+        return None
+    return Section("types", f"Types ({report.scored_split})", table(type_table(report), numbers_from=1))
 
 
 def confusion(findings: Findings) -> Section | None:

@@ -6,7 +6,7 @@ import base64
 import hashlib
 from collections.abc import Callable, Sequence
 
-from supertrainer.benchmark.page.classes import classes, confusion
+from supertrainer.benchmark.page.classes import classes, confusion, types
 from supertrainer.benchmark.page.facts import about, commands, environment, files
 from supertrainer.benchmark.page.findings import Findings
 from supertrainer.benchmark.page.markup import Html, Section, join, name, tag, text
@@ -17,7 +17,7 @@ from supertrainer.benchmark.page.style import STYLE
 from supertrainer.benchmark.page.training import attempts, curves
 
 SECTIONS: tuple[Callable[[Findings], Section | None], ...] = (
-    *(result, notes, curves, classes, confusion, numbers, mistakes, samples),
+    *(result, notes, types, curves, classes, confusion, numbers, mistakes, samples),
     *(about, environment, attempts, commands, files),
 )
 """In the order of the page. Another kind of result is one more function here; of None nothing is shown."""

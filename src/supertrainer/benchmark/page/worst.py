@@ -178,6 +178,12 @@ def _told_answers(record: Record) -> tuple[Told, ...]:
     return (*shown, Told("chrF", "", record["chrf"]))
 
 
+def _told_questions(record: Record) -> tuple[Told, ...]:
+    shown = [Told(what, record[what] or "nothing") for what in ("true", "predicted")]
+    kind = [Told("type", record["question_type"])] if record["question_type"] else []
+    return (*shown, *kind, *(Told("picture", path) for path in record["pictures"] if path))
+
+
 CLASS = Kind(
     "wrong predictions of greatest probability",
     lambda record: isinstance(record.get("true"), str) and "probabilities" in record,
@@ -214,5 +220,11 @@ ANSWERS = Kind(
     lambda record: 1.0 - record["chrf"] if _is_number(record.get("chrf")) and not record["exact_match"] else 0.0,
     _told_answers,
 )
-KINDS = (CLASS, LABELS, NUMBERS, SPANS, TAGS, ANSWERS)
+QUESTIONS = Kind(
+    "answers that were farthest from the reference",
+    lambda record: "pictures" in record and "vqa_accuracy" in record,
+    lambda record: 2.0 - record["vqa_accuracy"] - record["chrf"] if not record["accuracy"] else 0.0,
+    _told_questions,
+)
+KINDS = (CLASS, LABELS, NUMBERS, SPANS, TAGS, QUESTIONS, ANSWERS)
 """Masked tokens have none: a wrong guess of a hidden word is no mistake that tells much."""

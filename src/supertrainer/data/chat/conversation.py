@@ -68,11 +68,15 @@ def raw_text(text: str) -> Conversation:
     return Conversation(({"role": RAW_TEXT, "content": text},))
 
 
-def conversation_of(values: Any, field: str, *, tools: Any = None, from_arrow: bool = False) -> Conversation:
+def conversation_of(
+    values: Any, field: str, *, tools: Any = None, from_arrow: bool = False, pictures: bool = False
+) -> Conversation:
     """A row's messages, given as a list or a JSON text, in OpenAI's or ShareGPT's form.
 
     Args:
         from_arrow: nested values come from Arrow, where every object has the fields of all, null where it has none.
+        pictures: messages that aren't answers may hold them: their content then is a list of parts, each
+            `{"type": "image"}` or `{"type": "text", "text": …}`.
 
     Raises:
         RowFault: names the place in the row, such as `messages[3].role`.
@@ -80,11 +84,11 @@ def conversation_of(values: Any, field: str, *, tools: Any = None, from_arrow: b
     values = parsed(values, field)
     listed = tuple(parsed(tools, "tools") or ())
     if from_arrow:
-        values, listed = _without_nulls(values), _without_nulls(listed)
+        values, listed = without_nulls(values), without_nulls(listed)
     found = messages_of(values, field)
     messages = []
     for number, (given, message) in enumerate(zip(values, found, strict=True)):
-        messages.append(_message(given, message, f"{field}[{number}]"))
+        messages.append(_message(given, message, f"{field}[{number}]", pictures=pictures))
     for number, tool in enumerate(listed):
         if not isinstance(tool, dict):
             raise RowFault(f"tools[{number}]", f"is no description of a tool but {shown(tool)}")
@@ -105,10 +109,17 @@ def parsed(value: Any, field: str) -> Any:
         raise RowFault(field, f"is a text that is no JSON ({str(error).partition(':')[0]}): {shown(value)}") from None
 
 
-def _message(given: Any, message: Message, field: str) -> Message:
+def text_in(message: Message) -> str:
+    """The text of a message, between its pictures too."""
+    content = message["content"]
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content)
+
+
+def _message(given: Any, message: Message, field: str, *, pictures: bool) -> Message:
     """A normalised message with what the normalisation leaves out: thoughts, marks, arguments of calls as objects."""
-    if isinstance(message["content"], list):
-        raise RowFault(f"{field}.content", "holds a picture, which a language model can't read")
+    if isinstance(message["content"], list) and (not pictures or message["role"] == "assistant"):
+        why = "an answer is text" if pictures else "a language model can't read one"
+        raise RowFault(f"{field}.content", f"holds a picture: {why}")
     given = given if isinstance(given, Mapping) else {}
     thoughts = next((given[name] for name in _REASONING if isinstance(given.get(name), str)), None)
     if thoughts:
@@ -118,7 +129,8 @@ def _message(given: Any, message: Message, field: str) -> Message:
     if not message.get("tool_calls"):
         message.pop("tool_calls", None)
     has_more = thoughts or message.get("tool_calls")
-    if message["role"] in ("user", "assistant") and not message["content"].strip() and not has_more:
+    has_more = has_more or isinstance(message["content"], list)
+    if message["role"] in ("user", "assistant") and not text_in(message).strip() and not has_more:
         raise RowFault(f"{field}.content", "is empty")
     marks = [name for name in _MARKS if given.get(name) is not None]
     for name in marks:
@@ -151,10 +163,11 @@ def _call(call: Any, field: str) -> dict[str, Any]:
     return {**call, "function": function} if "function" in call else {"type": "function", "function": function}
 
 
-def _without_nulls(value: Any) -> Any:
+def without_nulls(value: Any) -> Any:
+    """A nested value without the null fields that Arrow gave its objects."""
     if isinstance(value, Mapping):
-        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
-    return [_without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
+        return {key: without_nulls(item) for key, item in value.items() if item is not None}
+    return [without_nulls(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def _json(value: Any) -> str:

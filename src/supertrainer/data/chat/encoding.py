@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supertrainer.data.chat.conversation import Conversation
+from supertrainer.data.chat.conversation import Conversation, text_in
 from supertrainer.data.chat.rendering import CannotRender, Span, own_begin, surplus_begins
 from supertrainer.data.chat.spans import AnswerFinder
 from supertrainer.data.schema import TrainOn
@@ -33,7 +33,8 @@ class TokenRows:
         truncated: rows that were cut.
         refused: number of a conversation -> why the template can't take it.
         straddling: answers whose first token begins in the prompt.
-    controlling: conversations whose messages hold a special token, written out.
+        controlling: conversations whose messages hold a special token, written out.
+        fixed: of every row, which tokens belong to pictures: they are never learnt nor cut, (T,) bool; None without.
     """
 
     ids: list[np.ndarray] = field(default_factory=list)
@@ -43,13 +44,27 @@ class TokenRows:
     refused: dict[int, str] = field(default_factory=dict)
     straddling: int = 0
     controlling: int = 0
+    fixed: list[np.ndarray | None] = field(default_factory=list)
 
-    def add(self, ids: np.ndarray, labels: np.ndarray, number: int, *, truncated: bool = False) -> None:
+    def add(
+        self,
+        ids: np.ndarray,
+        labels: np.ndarray,
+        number: int,
+        *,
+        truncated: bool = False,
+        fixed: np.ndarray | None = None,
+    ) -> None:
         """Adds a row."""
         self.ids.append(ids)
         self.labels.append(labels)
         self.numbers.append(number)
         self.truncated.append(truncated)
+        self.fixed.append(fixed)
+
+    def emptied(self) -> TokenRows:
+        """The same notes with no rows."""
+        return replace(self, ids=[], labels=[], numbers=[], truncated=[], fixed=[])
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -60,7 +75,11 @@ class TokenRows:
 
 
 def encode_conversations(
-    conversations: Sequence[Conversation], tokenizer: PreTrainedTokenizerBase, *, train_on: TrainOn
+    conversations: Sequence[Conversation],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    train_on: TrainOn,
+    encoder: Encoder | None = None,
 ) -> TokenRows:
     """Renders and tokenizes conversations and raw texts.
 
@@ -69,22 +88,27 @@ def encode_conversations(
     learnt, and the token that ends a text is put behind it. There is one token that begins a text where the tokenizer
     puts one; one that the template wrote already isn't doubled.
 
+    Args:
+        encoder: of rows that are more than text.
+
     Raises:
         ConfigError: the tokenizer has no template or is one written in Python.
     """
     require_fast(tokenizer)
-    encoder = _Encoder(tokenizer, train_on)
+    encoder = encoder or Encoder(tokenizer, train_on)
     rows = TokenRows()
     for start in range(0, len(conversations), BATCH):
         encoder.add(conversations[start : start + BATCH], start, rows)
     return rows
 
 
-class _Encoder:
+class Encoder:
+    """Renders and tokenizes conversations, batch by batch."""
+
     def __init__(self, tokenizer: PreTrainedTokenizerBase, train_on: TrainOn) -> None:
         self._tokenizer = tokenizer
         self._train_on = train_on
-        self._finder: AnswerFinder | None = None
+        self._made_finder: AnswerFinder | None = None
         self._begin = own_begin(tokenizer)
         self._end: int | None = tokenizer.eos_token_id
         specials = {*tokenizer.all_special_tokens}
@@ -102,7 +126,7 @@ class _Encoder:
         numbers: list[int] = []
         for number, conversation in enumerate(conversations, start=first):
             try:
-                text, found = self._rendered(conversation)
+                text, found = self.rendered(number, conversation)
                 rows.controlling += self._holds_control(conversation)
             except CannotRender as error:
                 rows.refused[number] = str(error)
@@ -117,26 +141,43 @@ class _Encoder:
             ids = np.asarray(encoded["input_ids"][place], dtype=np.int32)
             found = spans[place]
             labels = ids.copy()
+            offsets = np.asarray(encoded["offset_mapping"][place], dtype=np.int64).reshape(-1, 2)
             if found is not None:
-                offsets = np.asarray(encoded["offset_mapping"][place], dtype=np.int64).reshape(-1, 2)
                 labels, straddling = self._labels(ids, offsets, found)
                 rows.straddling += straddling
+            fixed = self.fixed(number, ids, offsets)
+            if fixed is not None:
+                labels[fixed] = IGNORED
             is_text = conversations[number - first].is_text
-            rows.add(*self._framed(ids, labels, is_text=is_text), number)
+            ids, labels, fixed = self._framed(ids, labels, fixed, is_text=is_text)
+            rows.add(ids, labels, number, fixed=fixed)
 
     def _holds_control(self, conversation: Conversation) -> bool:
         if conversation.is_text:
             return False
-        return any(self._specials.search(message["content"]) for message in conversation.messages)
+        return any(self._specials.search(text_in(message)) for message in conversation.messages)
 
-    def _rendered(self, conversation: Conversation) -> tuple[str, list[Span] | None]:
+    def rendered(self, number: int, conversation: Conversation) -> tuple[str, list[Span] | None]:
+        """The text of a conversation, and which spans of it are learnt; None for all of it."""
         if conversation.is_text:
             return conversation.messages[0]["content"], None
-        if self._finder is None:
-            self._finder = AnswerFinder(self._tokenizer)
         if self._train_on == "all":
             return self._finder.find(conversation, ())[0], None
         return self._finder.find(conversation, trained_answers(conversation, self._train_on))
+
+    def fixed(self, number: int, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray | None:
+        """Which tokens of the text that `rendered` gave are never learnt nor cut, (T,) bool; None for none."""
+        return None
+
+    def finder(self) -> AnswerFinder:
+        """Finds answers by the tokenizer's template."""
+        return AnswerFinder(self._tokenizer)
+
+    @property
+    def _finder(self) -> AnswerFinder:
+        if self._made_finder is None:
+            self._made_finder = self.finder()
+        return self._made_finder
 
     def _labels(self, ids: np.ndarray, offsets: np.ndarray, spans: Sequence[Span]) -> tuple[np.ndarray, int]:
         """Labels of a text's tokens, and how many spans begin inside a token."""
@@ -154,16 +195,23 @@ class _Encoder:
             straddling += bool(low > 0 and ends[low - 1] > start)
         return labels, straddling
 
-    def _framed(self, ids: np.ndarray, labels: np.ndarray, *, is_text: bool) -> tuple[np.ndarray, np.ndarray]:
+    def _framed(
+        self, ids: np.ndarray, labels: np.ndarray, fixed: np.ndarray | None, *, is_text: bool
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray | None]:
         """One token that begins a text; and the one that ends it, behind a raw text."""
+        length = len(ids)
         if self._begin is not None and (not len(ids) or ids[0] != self._begin):
             learnt = self._begin if is_text or self._train_on == "all" else IGNORED
             ids, labels = _joined([self._begin], ids), _joined([learnt], labels)
         surplus = surplus_begins(ids[:8].tolist(), self._tokenizer)
         ids, labels = ids[surplus:], labels[surplus:]
+        if fixed is not None:
+            fixed = np.concatenate(
+                [np.zeros(max(len(ids) - length, 0), dtype=bool), fixed[max(length - len(ids), 0) :]]
+            )
         if is_text and self._end is not None and (not len(ids) or ids[-1] != self._end):
             ids, labels = _joined(ids, [self._end]), _joined(labels, [self._end])
-        return ids, labels
+        return ids, labels, fixed
 
 
 def trained_answers(conversation: Conversation, train_on: TrainOn) -> list[int]:

@@ -51,7 +51,7 @@ def to_rows(raw: RawRows, *, layout: Layout, columns: ChatColumns, where: str, f
     Raises:
         DataError: a named column isn't there, or the layout can't be told or isn't there.
     """
-    renamed = _renamed(raw, columns, where=where)
+    renamed = renamed_columns(raw, columns.named(), where=where)
     names = list(renamed)
     rows = [dict(zip(names, values, strict=True)) for values in zip(*renamed.values(), strict=True)]
     found, why = (layout, "dataset.layout")
@@ -76,9 +76,12 @@ def to_rows(raw: RawRows, *, layout: Layout, columns: ChatColumns, where: str, f
     return Rows({"messages": messages, "tools": tools, "fault": faults}, raw.places)
 
 
-def _renamed(raw: RawRows, columns: ChatColumns, *, where: str) -> dict[str, Sequence[Any]]:
-    """The columns with those that are named under our names."""
-    named = columns.named()
+def renamed_columns(raw: RawRows, named: Mapping[str, str], *, where: str) -> dict[str, Sequence[Any]]:
+    """The columns with those that are named under our names.
+
+    Raises:
+        DataError: a named column isn't there.
+    """
     gone = Findings()
     for key, name in named.items():
         if name not in raw.available:
@@ -166,7 +169,7 @@ def _converter(layout: Layout, sample: Sequence[Values], raw: RawRows, *, where:
 
 def _messages(row: Values, *, name: str, from_arrow: bool) -> Conversation:
     talk = conversation_of(row.get(name), name, tools=row.get("tools"), from_arrow=from_arrow)
-    return _with_system(talk, row.get("system"))
+    return with_system(talk, row.get("system"))
 
 
 def _dialogue(row: Values, *, name: str, from_arrow: bool) -> Conversation:
@@ -189,7 +192,7 @@ def _dialogue(row: Values, *, name: str, from_arrow: bool) -> Conversation:
                 messages[-1]["content"] += f"\n{text}"
             else:
                 messages.append({"role": role, "content": text})
-    return _with_system(conversation_of(messages, name), row.get("system"))
+    return with_system(conversation_of(messages, name), row.get("system"))
 
 
 def _utterance(value: Any, field: str, number: int) -> tuple[str, Any]:
@@ -221,7 +224,7 @@ def _prompt_completion(row: Values, *, names: Mapping[str, str], from_arrow: boo
             message["train"] = False
     tools = row.get("tools")
     listed = conversation_of(list(first), prompt, tools=tools, from_arrow=from_arrow).tools if tools else ()
-    return _with_system(Conversation((*first, *second), listed), row.get("system"))
+    return with_system(Conversation((*first, *second), listed), row.get("system"))
 
 
 def _side(value: Any, field: str, *, role: str, from_arrow: bool) -> list[dict[str, Any]]:
@@ -233,7 +236,7 @@ def _side(value: Any, field: str, *, role: str, from_arrow: bool) -> list[dict[s
     return list(conversation_of(values, field, from_arrow=from_arrow).messages)
 
 
-def _with_system(conversation: Conversation, system: Any) -> Conversation:
+def with_system(conversation: Conversation, system: Any) -> Conversation:
     """The system column goes before messages that have no system turn of their own."""
     if not isinstance(system, str) or not system.strip() or conversation.messages[0]["role"] == "system":
         return conversation

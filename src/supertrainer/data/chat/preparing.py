@@ -15,7 +15,7 @@ from supertrainer.data.chat.lengths import fit_lengths
 from supertrainer.data.chat.table import to_table
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.preview import marked_text
-from supertrainer.data.schema import LlmDatasetConfig
+from supertrainer.data.schema import LlmDatasetConfig, MllmDatasetConfig
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,7 +39,7 @@ class EncodingJob:
         places: where each conversation stands, such as `train.jsonl:17`.
     """
 
-    config: LlmDatasetConfig
+    config: LlmDatasetConfig | MllmDatasetConfig
     tokenizer: PreTrainedTokenizerBase
     max_length: int
     split: str
@@ -66,7 +66,7 @@ class EncodingJob:
         Raises:
             DataError: rows that can't be taken, by the policies of the config.
         """
-        rows = encode_conversations(conversations, self.tokenizer, train_on=self.config.train_on)
+        rows = self.encode(conversations)
         lines = self._refused(rows)
         rows, dropped = self._learnable(rows, why="")
         lines += dropped
@@ -90,6 +90,14 @@ class EncodingJob:
             )
         return to_table(rows), {"lines": lines}
 
+    def encode(self, conversations: Sequence[Conversation]) -> TokenRows:
+        """Renders and tokenizes conversations."""
+        return encode_conversations(conversations, self.tokenizer, train_on=self.config.train_on)
+
+    def tokens_of_text(self, table: pa.Table) -> int:
+        """Tokens of a table that could be learnt."""
+        return int(table.column("length").to_numpy().sum())
+
     def require_trained_share(self, table: pa.Table) -> None:
         """Checks that enough of a split's tokens are learnt.
 
@@ -97,7 +105,7 @@ class EncodingJob:
             DataError: too few are; shows a row with the learnt part marked.
         """
         labels = table.column("labels").combine_chunks().flatten().to_numpy()
-        share = np.count_nonzero(labels != IGNORED) / max(len(labels), 1)
+        share = np.count_nonzero(labels != IGNORED) / max(self.tokens_of_text(table), 1)
         if share < self.config.min_trained_share:
             ids, of_row = table.column("input_ids")[0].as_py(), table.column("labels")[0].as_py()
             raise DataError(
@@ -132,10 +140,11 @@ class EncodingJob:
             return rows, []
         if self.config.on_nothing_to_learn == "error":
             self._refuse_empty(rows, empty, why=why)
-        left = replace(rows, ids=[], labels=[], numbers=[], truncated=[])
-        for index, count in enumerate(rows.trained()):
+        left = rows.emptied()
+        columns = (rows.trained(), rows.ids, rows.labels, rows.numbers, rows.truncated, rows.fixed)
+        for count, ids, labels, number, truncated, fixed in zip(*columns, strict=True):
             if count:
-                left.add(rows.ids[index], rows.labels[index], rows.numbers[index], truncated=rows.truncated[index])
+                left.add(ids, labels, number, truncated=truncated, fixed=fixed)
         return left, [f"{len(empty):,} rows with nothing to learn{why} were left out."]
 
     def _refuse_empty(self, rows: TokenRows, empty: list[int], *, why: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -85,24 +85,33 @@ def require_whole(conversation: Conversation, text: str) -> None:
 
 
 def render_prompt(
-    messages: Sequence[Message], tokenizer: PreTrainedTokenizerBase, *, tools: Sequence[Any] = ()
+    messages: Sequence[Message],
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    tools: Sequence[Any] = (),
+    change: Callable[[str], str] = str,
+    adds_begin: bool = True,
 ) -> list[int]:
     """The token ids of a prompt, ending where the model's answer begins; with at most one token that begins a text.
 
     Training sees the same ids before an answer, and every engine is given these.
+
+    Args:
+        change: puts what stands for pictures into the text.
+        adds_begin: whether the text gets the token that the tokenizer begins every text with.
 
     Raises:
         ConfigError: the tokenizer has no template.
         DataError: the template refuses the messages.
     """
     try:
-        text = render(messages, tokenizer, tools=tools, add_generation_prompt=True).text
+        text = change(render(messages, tokenizer, tools=tools, add_generation_prompt=True).text)
     except CannotRender as error:
         raise DataError(
             f"the chat template refuses a prompt: {error}.", fix="other messages, or another template."
         ) from None
     ids: list[int] = tokenizer(text, add_special_tokens=False)["input_ids"]
-    begin = own_begin(tokenizer)
+    begin = own_begin(tokenizer) if adds_begin else None
     return [begin, *ids] if begin is not None and ids[:1] != [begin] else ids[surplus_begins(ids, tokenizer) :]
 
 

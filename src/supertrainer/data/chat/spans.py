@@ -1,7 +1,8 @@
 """Which characters of a rendered conversation are answers: what the model has to say after the generation prompt.
 
-A template that marks answers with {% generation %} is believed, and the token that ends a turn is added where the marks
-leave it out. Otherwise answers are found, with two renders of the conversation and a few of its beginnings:
+A template that marks answers with {% generation %} is believed; the token that ends a turn, and white space that the
+prompt of a generation ends before, are added where the marks leave them out. Otherwise answers are found, with two
+renders of the conversation and a few of its beginnings:
 
 - the texts of the messages are framed by characters that no text has, and rendered again. Without the frames the text
   has to be the same, else they say nothing. So the place of every message's text is known, also in a template that
@@ -17,7 +18,7 @@ What can't be found so is refused; no mask is guessed.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from supertrainer.data.chat.conversation import Conversation, Message
@@ -28,6 +29,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 _OPEN, _SHUT, _STOP = "\ue0f0", "\ue0f1", "\ue0f2"
+_MADE_UP: tuple[Message, Message] = (
+    {"role": "user", "content": "a"},
+    {"role": "assistant", "content": f"{_OPEN}0{_STOP}"},
+)
 _FRAME = re.compile(f"([{_OPEN}{_SHUT}])(\\d+){_STOP}")
 
 
@@ -36,15 +41,25 @@ class AnswerFinder:
 
     Args:
         tokenizer: has the template.
+        shape: makes a message whose content is a text one that the template takes.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, *, shape: Callable[[Message], Message] = lambda message: message
+    ) -> None:
         self._tokenizer = tokenizer
+        self._shape = shape
         added = (token.content for token in tokenizer.added_tokens_decoder.values())
         self._specials = tuple({*tokenizer.all_special_tokens, *added})
         self._heads: dict[str, list[str]] = {}  # role of the message before -> texts between its end and an answer
         self._closes: list[str] = []  # texts between the end of an answer's own text and the end of its turn
         self._ends = self._turn_ends()
+        self._gap = self._gap_before_marks()
+
+    @property
+    def ends_turns(self) -> bool:
+        """Whether the template writes a token after an answer."""
+        return bool(self._ends)
 
     def find(self, conversation: Conversation, wanted: Sequence[int]) -> tuple[str, list[Span]]:
         """Renders a conversation.
@@ -81,21 +96,38 @@ class AnswerFinder:
         if len(merged) != len(answers):
             return []
         of = dict(zip(answers, merged, strict=True))
-        return [(of[number][0], self._with_end(rendered.text, of[number][1])) for number in wanted]
+        spans = []
+        for number in wanted:
+            start, end = of[number]
+            start -= len(self._gap) * rendered.text.endswith(self._gap, 0, start)
+            spans.append((start, self._with_end(rendered.text, end)))
+        return spans
 
     def _with_end(self, text: str, end: int) -> int:
         return next((end + len(token) for token in self._ends if text.startswith(token, end)), end)
 
     def _turn_ends(self) -> list[str]:
         """The special token after an answer, from a conversation made up for it."""
-        answer = f"{_OPEN}0{_STOP}"
         try:
-            made_up = ({"role": "user", "content": "a"}, {"role": "assistant", "content": answer})
-            text = render(made_up, self._tokenizer).text
+            text = render([self._shape(message) for message in _MADE_UP], self._tokenizer).text
         except CannotRender:
             return []
-        after = text.rpartition(answer)[2]
+        after = text.rpartition(_MADE_UP[1]["content"])[2]
         return [token for token in sorted(self._specials, key=len, reverse=True) if after.startswith(token)][:1]
+
+    def _gap_before_marks(self) -> str:
+        """White space between the prompt of a generation and what the template marks: the model has to say it too."""
+        asked, said = (self._shape(message) for message in _MADE_UP)
+        if not has_answer_marks(template_text(self._tokenizer)):
+            return ""
+        try:
+            whole = render((asked, said), self._tokenizer, with_marks=True)
+            prompt = render((asked,), self._tokenizer, add_generation_prompt=True).text
+        except CannotRender:
+            return ""
+        start = next((start for start, end in whole.marked if start < end), 0)
+        gap = whole.text[len(prompt) : start]
+        return gap if whole.text.startswith(prompt) and gap.isspace() else ""
 
     def _derived(self, conversation: Conversation, text: str, wanted: Sequence[int]) -> list[Span]:
         places = self._places(conversation, text)
@@ -209,21 +241,38 @@ class AnswerFinder:
 
 
 def _framed(message: Message, number: int) -> Message:
-    """The message with frames around its text, inside the white space that a template may trim."""
+    """The message with frames around its text, inside the white space that a template may trim.
+
+    Of several parts the first text is opened; the last part is shut if it is a text, else the message has no end here.
+    """
     content = message["content"]
-    core = content.strip()
-    if not core:
+    if isinstance(content, str):
+        return (
+            {**message, "content": _marked_text(content, number, open_=True, shut=True)} if content.strip() else message
+        )
+    texts = [place for place, part in enumerate(content) if part["type"] == "text" and part["text"].strip()]
+    if not texts:
         return message
-    lead = content[: content.index(core)]
-    return {
-        **message,
-        "content": f"{lead}{_OPEN}{number}{_STOP}{core}{_SHUT}{number}{_STOP}{_trail(message)}",
-    }
+    parts = list(content)
+    for place in {texts[0], texts[-1]}:
+        shut = place == texts[-1] == len(parts) - 1
+        text = _marked_text(parts[place]["text"], number, open_=place == texts[0], shut=shut)
+        parts[place] = {**parts[place], "text": text}
+    return {**message, "content": parts}
+
+
+def _marked_text(text: str, number: int, *, open_: bool, shut: bool) -> str:
+    core = text.strip()
+    lead, trail = text[: text.index(core)], text[len(text.rstrip()) :]
+    before = f"{_OPEN}{number}{_STOP}" if open_ else ""
+    after = f"{_SHUT}{number}{_STOP}" if shut else ""
+    return f"{lead}{before}{core}{after}{trail}"
 
 
 def _trail(message: Message) -> str:
-    content: str = message["content"]
-    return content[len(content.rstrip()) :] if content.strip() else ""
+    content = message["content"]
+    text: str = content if isinstance(content, str) else content[-1].get("text", "")
+    return text[len(text.rstrip()) :] if text.strip() else ""
 
 
 def _learn(known: list[str], text: str) -> None:

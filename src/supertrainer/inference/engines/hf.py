@@ -16,6 +16,7 @@ from supertrainer.data.collation import EncodedRows
 from supertrainer.data.masking import MaskedRows
 from supertrainer.inference.allocator import keep_freed_memory
 from supertrainer.inference.engines.schema import HfEngineConfig
+from supertrainer.inference.first_pass import BatchOf
 from supertrainer.inference.generation import Answer, generate
 from supertrainer.inference.logits import predict_logits
 from supertrainer.inference.schema import GenerationConfig
@@ -84,7 +85,12 @@ class HfEngine:
         yield from self._counted(on_cpu, tokens=lambda batch: int(rows.unit_lengths[batch[1]].sum()))
 
     def answers(
-        self, prompts: Sequence[Sequence[int]], *, generation: GenerationConfig, first_row: int = 0
+        self,
+        prompts: Sequence[Sequence[int]],
+        *,
+        generation: GenerationConfig,
+        first_row: int = 0,
+        batch_of: BatchOf | None = None,
     ) -> Iterator[tuple[int, tuple[Answer, ...]]]:
         """The numbers of the prompts with the answers to each, longest prompts first, as `generation.generate` says."""
         trained = self.trained
@@ -95,6 +101,7 @@ class HfEngine:
             config=generation,
             batch_size=self.config.batch_size,
             first_row=first_row,
+            batch_of=batch_of,
         )
         yield from self._counted(
             found, tokens=lambda item: sum(len(answer.tokens) for answer in item[1]) + len(prompts[item[0]])

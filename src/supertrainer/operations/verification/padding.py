@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from supertrainer.core.errors import ConfigError
-from supertrainer.data.collation import collate
 from supertrainer.models.architecture import check_padding_side
 from supertrainer.operations.verification.rows import Row, measured, not_applicable, within
 from supertrainer.trainers.base import TaskTrainer
@@ -32,12 +31,12 @@ def check_padding(trainer: TaskTrainer, module: nn.Module, *, unpromised: str = 
         module: a model whose logits depend on what it reads; training in large steps may leave one whose don't.
         unpromised: why nothing of it can be promised for this config.
     """
-    features = _features(trainer)
-    lengths = [len(feature["input_ids"]) for feature in features]
-    padded = padded_batch(trainer, features)
+    numbers = _from_short_to_long(trainer)
+    lengths = lengths_of(trainer, numbers)
+    padded = padded_batch(trainer, numbers)
     width = padded["input_ids"].shape[1]
     if min(lengths) < width:
-        alone = [padded_batch(trainer, [feature], width=0) for feature in features]
+        alone = [padded_batch(trainer, [number], width=0) for number in numbers]
         yield _losses(trainer, module, padded, alone, unpromised=unpromised)
         expected = [logits_of(module, batch, [length])[0] for batch, length in zip(alone, lengths, strict=True)]
         for row in _logits(trainer, module, padded, lengths, expected):
@@ -86,17 +85,29 @@ def _logits(
     )
 
 
-def padded_batch(trainer: TaskTrainer, features: Sequence[Mapping[str, Any]], *, width: int | None = None) -> Batch:
-    """A batch of these rows.
+def lengths_of(trainer: TaskTrainer, numbers: Sequence[int]) -> list[int]:
+    """Tokens of each of these training rows."""
+    rows: Any = trainer.rows("train")
+    return [len(rows[number]["input_ids"]) for number in numbers]
+
+
+def padded_batch(trainer: TaskTrainer, numbers: Sequence[int], *, width: int | None = None) -> Batch:
+    """A batch of training rows, as the rows themselves make it: with their pictures, where they have some.
 
     Args:
+        numbers: which of them.
         width: columns; None: some more than the longest row has, as far as the model has positions; 0: as many.
     """
-    longest = max(len(feature["input_ids"]) for feature in features)
+    rows: Any = trainer.rows("train")
+    longest = max(lengths_of(trainer, numbers))
     if width is None:
         width = min(longest + FURTHER, trainer.model.max_length() or longest + FURTHER)
-    pad_token_id = trainer.tokenizer.pad_token_id
-    return collate(features, pad_token_id=pad_token_id, pad_to_multiple_of=max(width, longest))
+    batch: Batch = rows.collate(
+        [rows[number] for number in numbers],
+        pad_token_id=trainer.tokenizer.pad_token_id,
+        pad_to_multiple_of=max(width, longest),
+    )
+    return batch
 
 
 def forward(module: nn.Module, batch: Batch) -> tuple[Any, Batch]:
@@ -129,13 +140,13 @@ def distance(given: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     return furthest / max(float(one.abs().max()) for one in expected)
 
 
-def _features(trainer: TaskTrainer) -> list[Any]:
-    """Rows from the shortest to the longest."""
+def _from_short_to_long(trainer: TaskTrainer) -> list[int]:
+    """Numbers of rows from the shortest to the longest."""
     rows = trainer.rows("train")
     assert rows is not None, "it was trained on them"
     order = sorted(range(len(rows)), key=lambda number: int(rows.lengths[number]))
     places = [round(index * (len(order) - 1) / (BATCH_ROWS - 1)) for index in range(BATCH_ROWS)]
-    return [rows[order[place]] for place in places]
+    return [order[place] for place in places]
 
 
 def _loss(trainer: TaskTrainer, module: nn.Module, batch: Batch) -> float:
@@ -149,7 +160,7 @@ def _left_refused(module: nn.Module, tokenizer: Any) -> str:
     left = copy.copy(tokenizer)
     left.padding_side = "left"
     try:
-        check_padding_side(module.config, left)
+        check_padding_side(module.config.get_text_config(), left)  # type: ignore[operator, union-attr]
     except ConfigError as error:
         return error.problems[0].why.rstrip(".")
     return ""

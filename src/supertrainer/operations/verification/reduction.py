@@ -81,17 +81,24 @@ def without_dropout(config: Config, architecture: Any) -> Config:
     Args:
         architecture: config of the model that it builds.
     """
-    dropped = {
-        key: 0.0
-        for key, value in architecture.to_dict().items()
-        if "drop" in key and isinstance(value, int | float) and not isinstance(value, bool)
-    }
     key = "config" if config.model.source is None else "config_overrides"
-    model = revised(config.model, **{key: thaw(vars(config.model)[key]) | dropped})
+    given = thaw(vars(config.model)[key] or {})
+    model = revised(config.model, **{key: _at_zero(given, architecture.to_dict())})
     trainer = config.trainer
     if trainer.peft_kwargs is not None:
         trainer = revised(trainer, peft_kwargs=thaw(trainer.peft_kwargs) | {"lora_dropout": 0.0})
     return config.model_copy(update={"model": model, "trainer": trainer})
+
+
+def _at_zero(given: dict[str, Any], architecture: dict[str, Any]) -> dict[str, Any]:
+    """The given keys with every probability of dropping something at 0, of the parts of a model too."""
+    found = dict(given)
+    for key, value in architecture.items():
+        if "drop" in key and isinstance(value, int | float) and not isinstance(value, bool):
+            found[key] = 0.0
+        elif key.endswith("_config") and (inner := _at_zero(given.get(key) or {}, value or {})):
+            found[key] = inner
+    return found
 
 
 def at_constant_rate(config: Config) -> Config:
@@ -133,7 +140,7 @@ def _without(config: Config, keys: tuple[str, ...]) -> dict[str, Any]:
 def _few_rows(dataset: Any) -> Any:
     wanted = {"train": TRAIN_ROWS, "validation": OTHER_ROWS, "test": OTHER_ROWS}
     limits = {split: min(count, dataset.limits.of(split) or count) for split, count in wanted.items()}
-    own = dataset.max_length
+    own = None if dataset.holds_pictures else dataset.max_length  # a picture is never cut, and may be long by itself
     length = MAX_LENGTH
     cut = {"on_too_long": "left"} if "on_too_long" in vars(dataset) else {}  # its end is what is learnt of a long one
     while own is not None and length < own:

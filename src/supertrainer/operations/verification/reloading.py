@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.models.initial import start_of
 from supertrainer.models.saving import TrainedModel, load_trained
-from supertrainer.operations.verification.padding import distance, logits_of, padded_batch
+from supertrainer.operations.verification.padding import distance, lengths_of, logits_of, padded_batch
 from supertrainer.operations.verification.rows import Row, broken, not_applicable, same_bits, within
 from supertrainer.operations.verification.workbench import differing, trained_weights
 from supertrainer.trainers.base import TaskTrainer
@@ -29,11 +29,8 @@ class _Batch:
     """Some training rows, the same for every model that is compared."""
 
     def __init__(self, trainer: TaskTrainer) -> None:
-        rows = trainer.rows("train")
-        assert rows is not None, "it was trained on them"
-        features = [rows[number] for number in range(ROWS)]
-        self._batch = padded_batch(trainer, features)
-        self._lengths = [len(feature["input_ids"]) for feature in features]
+        self._batch = padded_batch(trainer, range(ROWS))
+        self._lengths = lengths_of(trainer, range(ROWS))
 
     def logits(self, module: nn.Module) -> list[Tensor]:
         return logits_of(module, self._batch, self._lengths)
@@ -120,12 +117,21 @@ def _enlarged(adapted: nn.Module) -> nn.Module:
 
 
 def _otherwise(trainer: TaskTrainer, saved: TrainedModel, module: nn.Module) -> str:
-    """What beside the weights isn't as it was: the names of the labels, or what the tokenizer makes of a text."""
+    """What beside the weights isn't as it was: the labels' names, what is made of a text, or of a picture."""
     before, after = module.config.id2label, saved.model.config.id2label
     if before != after:
         return f"the labels were {before}, and are {after}"
     rows = trainer.dataset.load()["train"]
-    trained, read = (trainer.dataset.encode(rows, tokenizer) for tokenizer in (trainer.tokenizer, saved.tokenizer))
+    trained, read = (trainer.dataset.encode(rows, reader) for reader in (trainer.reader, saved.reader))
     if trained["input_ids"] != read["input_ids"]:
         return "the saved tokenizer makes other tokens of the training rows"
-    return ""
+    batches = [_first_rows(trainer, reader) for reader in (trainer.reader, saved.reader)]
+    other = [name for name, tensor in batches[0].items() if not torch.equal(tensor, batches[1][name])]
+    return f"the saved processor makes other {', '.join(other)} of the training rows" if other else ""
+
+
+def _first_rows(trainer: TaskTrainer, reader: Any) -> dict[str, Tensor]:
+    """A batch of training rows as a model gets it, but for labels, which may be numbers that aren't."""
+    rows = trainer.dataset.model_rows("train", reader)
+    batch = rows.collate([rows[number] for number in range(ROWS)], pad_token_id=trainer.tokenizer.pad_token_id)
+    return {name: tensor for name, tensor in batch.items() if name != "labels"}

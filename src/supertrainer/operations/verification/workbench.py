@@ -187,10 +187,8 @@ def differing(one: Weights, other: Weights) -> tuple[int, int]:
 
 def _gradient_norm(trainer: TaskTrainer, module: nn.Module) -> float:
     """Of the first rows, in eval mode."""
-    rows = trainer.rows("train")
-    assert rows is not None, "their number was asked for"
     module.eval()
-    outputs, batch = forward(module, padded_batch(trainer, [rows[number] for number in range(BATCH)]))
+    outputs, batch = forward(module, padded_batch(trainer, range(BATCH)))
     objective = trainer.objective()
     (objective.summed(outputs.logits, batch["labels"]) / objective.weight(batch["labels"])).backward()
     squares = [p.grad.double().square().sum() for p in module.parameters() if p.grad is not None]

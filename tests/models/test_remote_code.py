@@ -1,0 +1,130 @@
+"""Code that comes with a model: run only where it is asked for, said, and carried along to what is saved."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from supertrainer.core.errors import ConfigError
+from supertrainer.core.files import read_json, write_json
+from supertrainer.models.processors import save_reader
+from supertrainer.models.saving import load_trained, save_trained
+from tiny_mllm import logits, mllm, picture, shaken, tiny_processor
+
+CODE = """
+import torch
+from torch import nn
+from transformers import LlamaConfig, LlamaModel, PreTrainedConfig, PreTrainedModel, GenerationMixin
+from transformers.modeling_outputs import CausalLMOutput
+
+
+class SketchConfig(PreTrainedConfig):
+    model_type = "sketch"
+    vocab_size: int = 128
+    hidden_size: int = 32
+    max_position_embeddings: int = 64
+
+
+class SketchModel(PreTrainedModel, GenerationMixin):
+    config_class = SketchConfig
+    _supports_sdpa = True
+
+    def __init__(self, config):
+        super().__init__(config)
+        sizes = {"intermediate_size": 48, "num_hidden_layers": 2, "num_attention_heads": 2}
+        text = LlamaConfig(vocab_size=config.vocab_size, hidden_size=config.hidden_size, **sizes)
+        self.eye = nn.Sequential(nn.Linear(3 * 14 * 14, 16), nn.GELU())
+        self.bridge = nn.Linear(16, config.hidden_size)
+        self.mouth = LlamaModel(text)
+        self.lm_head = nn.Linear(config.hidden_size, config.vocab_size, bias=False)
+        self.post_init()
+
+    def get_input_embeddings(self):
+        return self.mouth.embed_tokens
+
+    def get_output_embeddings(self):
+        return self.lm_head
+
+    FORWARD(self, input_ids=None, pixel_values=None, attention_mask=None, **rest):
+        states = self.mouth.embed_tokens(input_ids)
+        if pixel_values is not None:
+            patches = pixel_values.unfold(2, 14, 14).unfold(3, 14, 14)
+            patches = patches.permute(0, 2, 3, 1, 4, 5).flatten(3).flatten(1, 2)
+            states = states.masked_scatter((input_ids == 4).unsqueeze(-1), self.bridge(self.eye(patches)))
+        found = self.mouth(inputs_embeds=states, attention_mask=attention_mask).last_hidden_state
+        return CausalLMOutput(logits=self.lm_head(found))
+"""
+TOWERS = {"vision": [r"eye\."], "projector": [r"bridge\."], "language": [r"mouth\."]}
+LORA = {"r": 2, "target_modules": "auto", "lora_dropout": 0.0}
+
+
+def save_sketch(directory: Path, *, forward: str = "def forward", **keys: Any) -> Path:
+    """A repository as a user's own: a config that names its code, weights, and LLaVA's processor."""
+    directory.mkdir()
+    (directory / "modeling_sketch.py").write_text(CODE.replace("FORWARD", forward))
+    names = {"AutoConfig": "modeling_sketch.SketchConfig", "AutoModelForCausalLM": "modeling_sketch.SketchModel"}
+    write_json(directory / "config.json", {"model_type": "sketch", "auto_map": names, "architectures": ["SketchModel"]})
+    save_reader(tiny_processor("llava"), directory)
+    return directory
+
+
+def save_weights(source: Path) -> None:
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    torch.manual_seed(0)
+    config = AutoConfig.from_pretrained(source, trust_remote_code=True)
+    AutoModelForCausalLM.from_config(config, trust_remote_code=True).save_pretrained(source)
+
+
+def batch_of(processor: Any) -> dict[str, torch.Tensor]:
+    pictures = [[picture(number)] for number in range(2)]
+    return dict(processor(text=["<image> w1 w2", "<image> w3 w4"], images=pictures, return_tensors="pt"))
+
+
+def test_code_is_not_run_unless_it_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"(?s)model\.trust_remote_code=true where the code that it brings may run"):
+        mllm(save_sketch(tmp_path / "source")).build(seed=1)
+
+
+@pytest.mark.parametrize("bitsandbytes", [None, {"load_in_4bit": True}])
+def test_a_model_with_code_of_its_own_is_adapted_saved_and_read_back(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, bitsandbytes: Any
+) -> None:
+    source = save_sketch(tmp_path / "source")
+    save_weights(source)
+    keys: Any = {"trust_remote_code": True, "tower_modules": TOWERS, "towers": {"projector": "full"}}
+    model = mllm(source, **keys)
+    assert "Python code that comes with the model is run" in caplog.text
+    caplog.set_level(logging.INFO)
+    trained = shaken(model.build(seed=1, peft_kwargs=LORA, bitsandbytes_kwargs=bitsandbytes))
+    batch = batch_of(model.processor())
+    save_trained(trained, model.processor(), tmp_path / "model", base=model.base_reference())
+    again = load_trained(tmp_path / "model", trust_remote_code=True)
+    assert torch.equal(logits(again.model, batch), logits(trained, batch))
+    assert again.task == "image_text_to_text"
+    assert (tmp_path / "model" / "modeling_sketch.py").is_file()
+
+
+def test_a_model_trained_in_full_brings_its_code(tmp_path: Path) -> None:
+    source = save_sketch(tmp_path / "source")
+    save_weights(source)
+    model = mllm(source, trust_remote_code=True, tower_modules=TOWERS, towers={"vision": "full"})
+    trained = shaken(model.build(seed=1))
+    batch = batch_of(model.processor())
+    save_trained(trained, model.processor(), tmp_path / "model")
+    again = load_trained(tmp_path / "model", trust_remote_code=True)
+    assert torch.equal(logits(again.model, batch), logits(trained, batch))
+    saved = read_json(tmp_path / "model" / "config.json")
+    assert saved["auto_map"]["AutoModelForCausalLM"] == "modeling_sketch.SketchModel"
+    assert str(tmp_path) not in json.dumps(saved)
+
+
+def test_code_without_a_forward_pass_is_refused(tmp_path: Path) -> None:
+    source = save_sketch(tmp_path / "source", forward="def answer")
+    with pytest.raises(ConfigError, match=r"(?s)SketchModel.*has no forward pass.*model\.revision"):
+        mllm(source, trust_remote_code=True, tower_modules=TOWERS).build(seed=1, device="meta")
