@@ -19,7 +19,7 @@ from torch.autograd.function import once_differentiable
 from supertrainer.data.collation import IGNORED
 from supertrainer.inference.next_tokens import chunks, labelled
 from supertrainer.models.output import OutputTap
-from supertrainer.trainers.losses import Objective, summed_cross_entropy
+from supertrainer.trainers.losses import Objective, summed_cross_entropy, wide
 
 
 def causal_objective(tap: OutputTap | None, *, label_smoothing: float = 0.0) -> Objective:
@@ -53,7 +53,7 @@ def summed_next_token_loss(
         on_gpu: whether chunks are as large as a GPU's; None: by where the hidden states are.
 
     Returns:
-        A scalar in float32; 0 with a gradient of zeros where there is no token.
+        A scalar in float32 at least; 0 with a gradient of zeros where there is no token.
     """
     trained = [parameter for parameter in tap.head.parameters() if parameter.requires_grad]
 
@@ -77,12 +77,12 @@ class _ChunkedSum(torch.autograd.Function):
         pieces: Iterable[slice],
         *trained: Tensor,
     ) -> Tensor:
-        total = torch.zeros((), dtype=torch.float32, device=hidden.device)
+        total = torch.zeros((), dtype=wide(hidden.dtype), device=hidden.device)
         learns = ctx.needs_input_grad[1]
         wanted = [parameter for parameter, needed in zip(trained, ctx.needs_input_grad[4:], strict=True) if needed]
         of_hidden = torch.zeros_like(hidden) if learns else None
-        # In float32 whatever the weights are in: a vocabulary's gradient is the sum of many chunks.
-        sums = [torch.zeros_like(parameter, dtype=torch.float32) for parameter in wanted]
+        # In float32 though the weights be narrower: a vocabulary's gradient is the sum of many chunks.
+        sums = [torch.zeros_like(parameter, dtype=wide(parameter.dtype)) for parameter in wanted]
         for piece in pieces:
             with torch.enable_grad():
                 part = hidden[piece].detach().requires_grad_(learns)

@@ -79,10 +79,11 @@ def summed_cross_entropy(
     ):  # of a vocabulary: few tokens are labelled, rows are long
         labelled = labels != IGNORED
         logits, labels = logits[labelled], labels[labelled]
+    logits = logits.to(wide(logits.dtype))
     return F.cross_entropy(
-        logits.float(),
+        logits,
         labels,
-        weight=None if class_weights is None else class_weights.to(logits.device),
+        weight=None if class_weights is None else class_weights.to(logits),
         ignore_index=IGNORED,
         reduction="sum",
         label_smoothing=label_smoothing,
@@ -97,11 +98,11 @@ def summed_binary_cross_entropy(logits: Tensor, labels: Tensor, *, class_weights
         labels: (B, C), 1.0 where a label applies, 0.0 where it doesn't, NaN where there is none.
         class_weights: (C,); None: 1 each.
     """
-    given = ~labels.isnan()
+    given, logits = ~labels.isnan(), logits.to(wide(logits.dtype))
     losses = F.binary_cross_entropy_with_logits(
-        logits.float(),
-        labels.nan_to_num(),
-        pos_weight=None if class_weights is None else class_weights.to(logits.device),
+        logits,
+        labels.nan_to_num().to(logits.dtype),
+        pos_weight=None if class_weights is None else class_weights.to(logits),
         reduction="none",
     )
     return torch.where(given, losses, 0.0).sum()
@@ -114,8 +115,8 @@ def summed_squared_error(logits: Tensor, labels: Tensor) -> Tensor:
         logits: (B, 1).
         labels: (B,), NaN where there is none.
     """
-    given = ~labels.isnan()
-    return torch.where(given, (logits.flatten().float() - labels.nan_to_num()).square(), 0.0).sum()
+    given, predicted = ~labels.isnan(), logits.flatten().to(wide(logits.dtype))
+    return torch.where(given, (predicted - labels.nan_to_num()).square(), 0.0).sum()
 
 
 def label_count(labels: Tensor) -> Tensor:
@@ -137,6 +138,11 @@ def binary_weight(labels: Tensor, *, class_weights: Tensor | None) -> Tensor:
         return label_count(labels)
     weights = 1 + labels.double() * (class_weights.to(labels.device).double() - 1)
     return torch.where(labels.isnan(), 0.0, weights).sum()
+
+
+def wide(dtype: torch.dtype) -> torch.dtype:
+    """The format that a loss is computed in: float32, or a wider one that it is given."""
+    return torch.promote_types(dtype, torch.float32)
 
 
 class StepLoss:

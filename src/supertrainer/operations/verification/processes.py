@@ -21,13 +21,15 @@ from supertrainer.core.run_directory import RunDirectory
 LIMIT_SECONDS = 1_800.0
 POLL_SECONDS = 0.1
 WORKER = "supertrainer.operations.verification.worker"
+IN_DOUBLES = "--in-doubles"
 
 
-def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path) -> None:
+def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path, in_doubles: bool = False) -> None:
     """Trains a config, to the trained model in the run directory.
 
     Args:
         logs: what each process says goes there.
+        in_doubles: in float64, from the same weights.
 
     Raises:
         LaunchError: a process failed, or they took too long; with its last line.
@@ -35,7 +37,7 @@ def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path
     tree = config.dump()
     allowed = ",".join(tree.pop("allow_targets"))  # a snapshot never says what may be imported
     write_atomic(run.config_yaml, as_yaml(tree))
-    words = [str(run.config_yaml), f"allow_targets=[{allowed}]"]
+    words = [*([IN_DOUBLES] if in_doubles else []), str(run.config_yaml), f"allow_targets=[{allowed}]"]
     logs.mkdir(parents=True, exist_ok=True)
     files = [logs / f"verify-{run.name}-rank{rank}.log" for rank in range(processes)]
     shared = _environment(processes)

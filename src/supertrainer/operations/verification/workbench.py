@@ -19,6 +19,7 @@ from supertrainer.core.errors import DataError
 from supertrainer.core.job import StopRequested, has_waiting_script
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.operations.scoring import build_dataset, build_trainer
+from supertrainer.operations.verification.doubles import compute_in_doubles
 from supertrainer.operations.verification.padding import forward, padded_batch
 from supertrainer.operations.verification.processes import train_apart
 from supertrainer.operations.verification.reduction import (
@@ -86,7 +87,13 @@ class Workbench:
 
     @contextmanager
     def trained(
-        self, name: str, config: Config, *, seed: int | None = None, checkpoint: Path | None = None
+        self,
+        name: str,
+        config: Config,
+        *,
+        seed: int | None = None,
+        checkpoint: Path | None = None,
+        in_doubles: bool = False,
     ) -> Iterator[TaskTrainer]:
         """Trains a config in this process; its files are there while the context is open.
 
@@ -94,6 +101,7 @@ class Workbench:
             name: of its directory.
             seed: another one than the config's.
             checkpoint: a step directory of another run, which is moved into this one to go on from.
+            in_doubles: in float64, from the same weights.
         """
         run = RunDirectory(self.directory / name)
         run.create()
@@ -101,6 +109,8 @@ class Workbench:
             run.checkpoints.mkdir()
             os.replace(checkpoint, run.checkpoints / checkpoint.name)
         trainer = build_trainer(config, run, dataset=self.dataset, seed=seed)
+        if in_doubles:
+            compute_in_doubles(trainer)
         try:
             stopped_by = trainer.train().stopped_by
             if stopped_by is not None:  # nothing of a verification is worth saving
@@ -110,8 +120,13 @@ class Workbench:
             shutil.rmtree(run.path, ignore_errors=True)
 
     @contextmanager
-    def trained_apart(self, name: str, config: Config, *, processes: int) -> Iterator[RunDirectory]:
+    def trained_apart(
+        self, name: str, config: Config, *, processes: int, in_doubles: bool = False
+    ) -> Iterator[RunDirectory]:
         """Trains a config in processes of its own, on CPUs, connected by gloo.
+
+        Args:
+            in_doubles: in float64, from the same weights.
 
         Raises:
             LaunchError: they failed.
@@ -119,7 +134,8 @@ class Workbench:
         run = RunDirectory(self.directory / name)
         run.create()
         try:
-            train_apart(config, run, processes=processes, logs=self.directory.parent / "logs")
+            logs = self.directory.parent / "logs"
+            train_apart(config, run, processes=processes, logs=logs, in_doubles=in_doubles)
             yield run
         finally:
             shutil.rmtree(run.path, ignore_errors=True)
