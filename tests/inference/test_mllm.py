@@ -56,6 +56,18 @@ def test_every_token_of_the_list_of_end_tokens_ends_an_answer() -> None:
     assert (ended[2].finish, ended[2].ended, ended[2].tokens[-1]) == ("stop", True, second)
 
 
+@pytest.mark.parametrize(("family", "place", "rows"), [("llava", 1, (0, 1, 4)), ("qwen2_5_vl", 0, (0, 3))])
+def test_rows_that_go_on_alone_keep_their_positions(family: str, place: int, rows: tuple[int, ...]) -> None:
+    """Once half of a batch has ended its rows leave it."""
+    model, prompts = tiny_asked(family)
+    free = answers(model, prompts)
+    model.generation_config.eos_token_id = [3, *(free[row].tokens[place] for row in rows)]
+    together = [answer.tokens for answer in answers(model, prompts)]
+    assert sum(len(tokens) <= 2 for tokens in together) >= 3
+    assert max(map(len, together)) > 3
+    assert together == [answers(model, prompts.some([number]))[0].tokens for number in range(len(together))]
+
+
 def test_blank_pictures_change_nothing_but_rows_with_pictures() -> None:
     model, prompts = tiny_asked("llava")
     seen, blank = answers(model, prompts), answers(model, prompts.blank())
