@@ -8,6 +8,9 @@ from typing import Any
 import pytest
 from transformers import AutoConfig
 
+from supertrainer.data.mllm_schema import MllmDatasetConfig
+from supertrainer.models.architecture import override_config
+from supertrainer.operations.verification import reduction
 from supertrainer.operations.verification.reduction import reduced, with_sgd, without_dropout
 from tiny_verification import LORA, tiny_config
 
@@ -32,7 +35,6 @@ def test_a_length_that_another_key_needs_is_left(tmp_path: Path, monkeypatch: py
     from pydantic import model_validator
 
     from supertrainer.data.schema import BertDatasetConfig
-    from supertrainer.operations.verification import reduction
 
     class Windowed(BertDatasetConfig):
         @model_validator(mode="after")
@@ -70,3 +72,19 @@ def test_sgd_takes_no_keys_of_other_optimizers(tmp_path: Path) -> None:
     assert "optim_args" not in kwargs
     assert (kwargs["optim"], kwargs["learning_rate"], kwargs["lr_scheduler_type"]) == ("sgd", 0.1, "constant")
     assert (kwargs["warmup_steps"], kwargs["eval_strategy"]) == (0, "no")
+
+
+def test_the_dropout_of_every_tower_is_zero_and_the_rest_of_it_is_left() -> None:
+    architecture = AutoConfig.for_model(
+        "idefics3",
+        vision_config={"attention_dropout": 0.2, "hidden_size": 48},
+        text_config={"model_type": "llama", "attention_dropout": 0.1, "hidden_size": 32},
+    )
+    still = override_config(architecture, reduction._at_zero({}, architecture.to_dict()))
+    assert (still.vision_config.attention_dropout, still.text_config.attention_dropout) == (0.0, 0.0)
+    assert (still.vision_config.hidden_size, still.text_config.hidden_size) == (48, 32)
+
+
+def test_rows_with_pictures_are_not_shortened(tmp_path: Path) -> None:
+    node = MllmDatasetConfig(_target_="x", source=str(tmp_path), max_length=4096)
+    assert reduction._few_rows(node).max_length == 4096
