@@ -59,7 +59,7 @@ def require_task(config: Config, trained: TrainedModel) -> None:
             f"model.task={named}, and {config.model.source} was trained for {trained.task}.", fix="model.task=null."
         )
     scored = None if config.metric is None else config.metric.task
-    if config.operation == "benchmark" and scored not in (None, trained.task):
+    if config.operation == "benchmark" and scored and METRIC_OPTIONS[scored] != METRIC_OPTIONS[trained.task]:
         raise ConfigError(
             f"metric={METRIC_OPTIONS[scored]}, and {config.model.source} was trained for {trained.task}.",
             fix=f"metric={METRIC_OPTIONS[trained.task]}.",
