@@ -11,7 +11,23 @@ from supertrainer.config.strict import NotIdentity, StrictModel
 from supertrainer.data.source_schema import DatasetConfig, Policy
 
 
-class ChatColumns(StrictModel):
+class NamedColumns(StrictModel):
+    """The file's own names of columns; null: the usual names."""
+
+    @model_validator(mode="after")
+    def _differ(self) -> NamedColumns:
+        names = list(self.named().values())
+        twice = sorted({name for name in names if names.count(name) > 1})
+        if twice:
+            raise ValueError(f"column {twice[0]!r} is named for two things. Fix: another column for one of them.")
+        return self
+
+    def named(self) -> dict[str, str]:
+        """Our name -> the file's, of the columns that are named."""
+        return {key: name for key, name in vars(self).items() if name is not None}
+
+
+class ChatColumns(NamedColumns):
     """The file's own names of the columns. null: the usual names, such as `messages`, `conversations`, `output`."""
 
     messages: str | None = Field(None, description="A list of messages, also as a JSON text.")
@@ -23,18 +39,6 @@ class ChatColumns(StrictModel):
     prompt: str | None = Field(None, description="A text, or messages.")
     completion: str | None = Field(None, description="What follows the prompt: a text, or messages.")
     text: str | None = Field(None, description="Raw text.")
-
-    @model_validator(mode="after")
-    def _differ(self) -> ChatColumns:
-        names = list(self.named().values())
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} is named for two things. Fix: another column for one of them.")
-        return self
-
-    def named(self) -> dict[str, str]:
-        """Our name -> the file's, of the columns that are named."""
-        return {key: name for key, name in vars(self).items() if name is not None}
 
 
 def _known_template(value: str | None) -> str | None:
@@ -62,15 +66,9 @@ TrainOn = Literal["assistant", "last", "all", "marked"]
 Layout = Literal["auto", "messages", "sharegpt", "alpaca", "prompt_completion", "dialogue", "text"]
 
 
-class LlmDatasetConfig(DatasetConfig):
-    """Conversations, prompts with completions, or raw texts, for a causal language model."""
+class ConversationDatasetConfig(DatasetConfig):
+    """What rows have that a chat template writes: which template, what is learnt, how long they may be."""
 
-    layout: Layout = Field(
-        "auto",
-        description="How a row is laid out. auto: by the names of its columns. dialogue: turns of two people, as texts "
-        "or with a sender, the first of whom is the user.",
-    )
-    columns: ChatColumns = ChatColumns()
     chat_template: TemplateChoice = Field(
         None,
         description=f"null: the model's own; {', '.join(TEMPLATES)}; or a .jinja file. It is saved with the model.",
@@ -79,25 +77,41 @@ class LlmDatasetConfig(DatasetConfig):
         "assistant",
         description="What is learnt of a conversation. assistant: every answer, but those with `train: false` or "
         "`weight: 0`; last: the last answer; marked: answers with `train: true` or `weight: 1`; all: every token. "
-        "Of raw text every token is learnt.",
+        "Of raw text every token is learnt, of pictures none.",
     )
     max_length: int | None = Field(
-        None, ge=4, description="Longest row in tokens, special ones too; null: the tokenizer's own limit."
+        None,
+        ge=4,
+        description="Longest row in tokens, special ones and those of pictures too; null: the tokenizer's own limit.",
     )
-    on_too_long: TooLong = Field(
-        "error",
-        description="Rows of more than max_length tokens. left, right: cut there, left keeps the token that begins a "
-        "text; split: several rows of at most max_length tokens.",
-    )
-    on_malformed_rows: Policy = Field("error", description="A row that is no conversation of its layout.")
+    on_malformed_rows: Policy = Field("error", description="A row that isn't of its layout.")
     on_nothing_to_learn: Policy = Field(
         "error", description="A row without an answer, or none of whose answers is left after the cut."
     )
     min_trained_share: float = Field(
-        0.005, ge=0, lt=1, description="The smallest share of a split's tokens that may be learnt; less is an error."
+        0.005,
+        ge=0,
+        lt=1,
+        description="The smallest share of a split's text tokens that may be learnt; less is an error.",
     )
     cache: Annotated[str | None, NotIdentity] = Field(
         None,
         description="Keep token ids for the next run with the same rows, tokenizer and settings. null: no; auto: in "
         "~/.cache/supertrainer/tokens (XDG_CACHE_HOME counts); or a directory.",
+    )
+
+
+class LlmDatasetConfig(ConversationDatasetConfig):
+    """Conversations, prompts with completions, or raw texts, for a causal language model."""
+
+    layout: Layout = Field(
+        "auto",
+        description="How a row is laid out. auto: by the names of its columns. dialogue: turns of two people, as texts "
+        "or with a sender, the first of whom is the user.",
+    )
+    columns: ChatColumns = ChatColumns()
+    on_too_long: TooLong = Field(
+        "error",
+        description="Rows of more than max_length tokens. left, right: cut there, left keeps the token that begins a "
+        "text; split: several rows of at most max_length tokens.",
     )

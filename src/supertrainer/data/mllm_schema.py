@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import string
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import Field, field_validator
 
-from supertrainer.config.strict import NotIdentity, StrictModel
-from supertrainer.data.chat_schema import TemplateChoice, TrainOn
-from supertrainer.data.source_schema import DatasetConfig, Policy
+from supertrainer.data.chat_schema import ConversationDatasetConfig, NamedColumns
+from supertrainer.data.source_schema import Policy
 
 PictureLayout = Literal["auto", "messages", "question_answer", "caption"]
 TooLongWithPictures = Literal["error", "drop", "left", "right"]
 MOST_PIXELS = 178_956_970  # Pillow itself opens no larger picture
 
 
-class PictureColumns(StrictModel):
+class PictureColumns(NamedColumns):
     """The file's own names of the columns. null: the usual names, such as `image`, `images`, `messages`, `answer`."""
 
     images: str | None = Field(
@@ -29,20 +28,8 @@ class PictureColumns(StrictModel):
     caption: str | None = Field(None, description="What is said of a picture without a question; null: caption, text.")
     question_type: str | None = Field(None, description="Rows of a type are scored together; null: `question_type`.")
 
-    @model_validator(mode="after")
-    def _differ(self) -> PictureColumns:
-        names = list(self.named().values())
-        twice = sorted({name for name in names if names.count(name) > 1})
-        if twice:
-            raise ValueError(f"column {twice[0]!r} is named for two things. Fix: another column for one of them.")
-        return self
 
-    def named(self) -> dict[str, str]:
-        """Our name -> the file's, of the columns that are named."""
-        return {key: name for key, name in vars(self).items() if name is not None}
-
-
-class MllmDatasetConfig(DatasetConfig):
+class MllmDatasetConfig(ConversationDatasetConfig):
     """Conversations, questions or captions with one, several or no pictures a row, for a vision-language model."""
 
     holds_pictures = True
@@ -76,40 +63,13 @@ class MllmDatasetConfig(DatasetConfig):
         description="Pictures of each split that are decoded before training, evenly spaced; null: all. Of every other "
         "one the header is read.",
     )
-    chat_template: TemplateChoice = Field(
-        None, description="null: the model's own; a shipped one, or a .jinja file. It is saved with the model."
-    )
-    train_on: TrainOn = Field(
-        "assistant",
-        description="What is learnt of a conversation. assistant: every answer, but those with `train: false` or "
-        "`weight: 0`; last: the last answer; marked: answers with `train: true` or `weight: 1`; all: every token. "
-        "Tokens of pictures never.",
-    )
-    max_length: int | None = Field(
-        None, ge=4, description="Longest row in tokens, those of pictures too; null: the tokenizer's own limit."
-    )
     on_too_long: TooLongWithPictures = Field(
         "error",
         description="Rows of more than max_length tokens. left, right: text is cut there, pictures never: a row whose "
         "pictures alone are too long is an error.",
     )
-    on_malformed_rows: Policy = Field("error", description="A row that isn't of its layout.")
     on_broken_pictures: Policy = Field(
         "error", description="A row with a picture that is missing, broken or too large."
-    )
-    on_nothing_to_learn: Policy = Field(
-        "error", description="A row without an answer, or none of whose answers is left after the cut."
-    )
-    min_trained_share: float = Field(
-        0.005,
-        ge=0,
-        lt=1,
-        description="The smallest share of a split's text tokens that may be learnt; less is an error.",
-    )
-    cache: Annotated[str | None, NotIdentity] = Field(
-        None,
-        description="Keep token ids for the next run with the same rows, processor and settings. null: no; auto: in "
-        "~/.cache/supertrainer/tokens (XDG_CACHE_HOME counts); or a directory.",
     )
 
     @field_validator("image_pattern")
