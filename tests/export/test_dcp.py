@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import copyreg
 import json
 import os
 import pickle
-from pathlib import Path
+from pathlib import Path, PosixPath
 from typing import Any
 
 import pytest
 import torch
 from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.metadata import _MEM_FORMAT_ENCODING
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from supertrainer.core.errors import CheckpointError, ConfigError
@@ -83,6 +85,28 @@ def test_metadata_that_would_run_code_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"names posix\.system, which is no part of a checkpoint"):
         read_dcp(tmp_path)
     assert not mark.exists()
+
+
+class MembersByName(pickle.Pickler):
+    """Pickles members of enumerations as Python before 3.11.4 does, or an attribute of anything else as one."""
+
+    dispatch_table = copyreg.dispatch_table | {
+        _MEM_FORMAT_ENCODING: lambda member: (getattr, (_MEM_FORMAT_ENCODING, member.name)),
+        Runs: lambda it: (getattr, (PosixPath, "unlink")),
+    }
+
+
+def test_metadata_of_an_earlier_python_is_read(tmp_path: Path) -> None:
+    write_dcp(tmp_path, state={"norm.weight": torch.ones(2)})
+    metadata = FileSystemReader(tmp_path).read_metadata()
+    with (tmp_path / METADATA).open("wb") as file:
+        MembersByName(file).dump(metadata)
+    assert b"getattr" in (tmp_path / METADATA).read_bytes()
+    assert read_dcp(tmp_path)["norm.weight"].tolist() == [1, 1]
+    with (tmp_path / METADATA).open("wb") as file:
+        MembersByName(file).dump(Runs(""))
+    with pytest.raises(CheckpointError, match="names 'unlink' of "):
+        read_dcp(tmp_path)
 
 
 def test_metadata_that_points_outside_is_refused(tmp_path: Path) -> None:

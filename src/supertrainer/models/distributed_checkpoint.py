@@ -7,6 +7,7 @@ pickled `.metadata` that says where each piece lies.
 from __future__ import annotations
 
 import contextlib
+import enum
 import pickle
 import warnings
 from collections.abc import Iterator, Mapping
@@ -44,6 +45,8 @@ class _Unpickler(pickle.Unpickler):
             return vars(torch)[name]
         if (module, name) == ("torch", "Size"):
             return torch.Size
+        if (module, name) == ("builtins", "getattr"):
+            return _member
         if name not in _ALLOWED.get(module, ()):
             raise CheckpointError(
                 f"{METADATA} names {module}.{name}, which is no part of a checkpoint.",
@@ -51,6 +54,17 @@ class _Unpickler(pickle.Unpickler):
                 fix="use the checkpoint as your own run wrote it, and none from elsewhere.",
             )
         return super().find_class(module, name)
+
+
+def _member(choices: Any, name: str) -> enum.Enum:
+    """A member of an enumeration, which Python before 3.11.4 pickles as an attribute of its class."""
+    if not (isinstance(choices, type) and issubclass(choices, enum.Enum)):
+        raise CheckpointError(
+            f"{METADATA} names {name!r} of {choices!r}, which is no part of a checkpoint.",
+            why="unpickling it could run its code.",
+            fix="use the checkpoint as your own run wrote it, and none from elsewhere.",
+        )
+    return choices[name]
 
 
 class AllowListedReader(dcp.FileSystemReader):
