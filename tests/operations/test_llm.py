@@ -76,6 +76,22 @@ def test_a_check_shows_what_is_learnt(zygote: Zygote, with_chats: Path) -> None:
     assert "⟦" in text
 
 
+def test_a_check_counts_packs_as_training_does(zygote: Zygote, with_chats: Path) -> None:
+    """24 texts of ten tokens, six a pack, fill four packs of 64."""
+    words = [*TINY_LLM, "trainer.packing=packed"]
+    for operation in ("check", "train"):
+        assert zygote.run([*words, f"operation={operation}"], directory=with_chats) == 2
+        assert "the training texts fill 4 packs, fewer than the 8" in output(with_chats)
+    words += [
+        "run.name=pairs",
+        "operation=check",
+        "trainer.global_batch_size=2",
+        "trainer.training_kwargs.per_device_train_batch_size=1",
+    ]
+    assert zygote.run(words, directory=with_chats) == 0, output(with_chats)
+    assert "4: 2 epochs of 2" in output(with_chats)
+
+
 @pytest.mark.slow  # trains some twenty times
 @pytest.mark.parametrize("packing", ["none", "packed"])
 def test_a_verification_holds(zygote: Zygote, with_chats: Path, packing: str) -> None:

@@ -91,6 +91,11 @@ def test_too_few_rows_are_told_before_training() -> None:
     assert planned_steps(8, global_batch_size=8, training_kwargs={"num_train_epochs": 1}) == 1
 
 
+def test_too_few_packs_are_told_as_packs() -> None:
+    with pytest.raises(DataError, match=r"(?s)texts fill 7 packs, fewer than the 8.*=7 or less, trainer.packing=none"):
+        planned_steps(7, global_batch_size=8, training_kwargs={}, packed=True)
+
+
 def test_no_step_at_all_is_an_error() -> None:
     with pytest.raises(ConfigError, match="ask for no step at all"):
         planned_steps(8, global_batch_size=8, training_kwargs={"num_train_epochs": 0})

@@ -73,6 +73,16 @@ def first_fit_decreasing(lengths: Sequence[int] | np.ndarray, *, capacity: int, 
     return PackPlan(rows, np.concatenate([[0], np.cumsum(np.bincount(packs))]).astype(np.int64), capacity)
 
 
+def pack_lengths(lengths: np.ndarray, *, capacity: int, seed: int) -> np.ndarray:
+    """Tokens of every pack that rows of these lengths make, (P,).
+
+    Raises:
+        DataError: a row is longer than a pack.
+    """
+    plan = first_fit_decreasing(lengths, capacity=capacity, seed=seed)
+    return np.add.reduceat(lengths[plan.rows], plan.starts[:-1])
+
+
 def one_row_a_pack(lengths: Sequence[int] | np.ndarray) -> PackPlan:
     """Every row by itself."""
     count = len(lengths)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 from supertrainer.config.spine import Config
 from supertrainer.core.placement import placement
 from supertrainer.data.batching import BatchPlan, deal, padding_share
+from supertrainer.data.packing import pack_lengths
 from supertrainer.data.preview import LengthStats, bars, length_stats
 from supertrainer.operations.check_result import CheckResult
 from supertrainer.trainers.rehearsal import length_problems
@@ -28,7 +30,7 @@ def check_rows(config: Config, dataset: Any, tokenizer: Any, result: CheckResult
         tokenizer: the model's; None where there is none.
 
     Returns:
-        The longest row of all splits in tokens; None where it isn't known.
+        The longest row of all splits in tokens, packs included; None where it isn't known.
     """
     splits = dataset.load()
     _counts(splits.report, result)
@@ -41,10 +43,11 @@ def check_rows(config: Config, dataset: Any, tokenizer: Any, result: CheckResult
         if found is not None:
             stats[split] = found
             result.facts[f"tokens of {split}"] = found.text()
+    longest = [found.longest for found in stats.values()]
     if "train" in stats:
-        result.attempt(lambda: _steps(config, dataset, tokenizer, stats["train"], result))
+        longest.append(result.attempt(lambda: _steps(config, dataset, tokenizer, stats["train"], result)) or 0)
         result.attempt(lambda: _views(dataset, tokenizer, stats, result))
-    return max((found.longest for found in stats.values()), default=None)
+    return max(longest, default=None)
 
 
 def _counts(report: Any, result: CheckResult) -> None:
@@ -81,17 +84,22 @@ def _lengths(dataset: Any, split: str, tokenizer: Any) -> LengthStats:
     return length_stats(dataset.encode(rows, tokenizer), of=total)
 
 
-def _steps(config: Config, dataset: Any, tokenizer: Any, stats: LengthStats, result: CheckResult) -> None:
-    """Steps, epochs and tokens; rows are counted as training counts them, windows of long texts each by itself."""
-    trainer, there = config.trainer, placement()
-    size, whole = trainer.global_batch_size, stats.rows == stats.of or stats.of <= MOST_ROWS
-    lengths = dataset.model_rows("train", tokenizer).lengths if whole else None
+def _steps(config: Config, dataset: Any, tokenizer: Any, stats: LengthStats, result: CheckResult) -> int:
+    """Steps, epochs and tokens; rows are counted as training counts them: windows of long texts each by itself, packs.
+
+    Returns:
+        The longest of these rows in tokens; the room in a pack, or 0, where not all texts were looked at.
+    """
+    trainer, there, size = config.trainer, placement(), config.trainer.global_batch_size
+    lengths = _train_lengths(config, dataset, tokenizer, stats)
     rows = stats.of if lengths is None else len(lengths)
+    if lengths is None and trainer.packs:  # the fewest that they can fill
+        rows = math.ceil(stats.tokens * stats.of / stats.rows / dataset.config.max_length)
     accumulation = accumulation_steps(
         global_batch_size=size, micro_batch_size=trainer.micro_batch_size, num_processes=there.processes
     )
-    total = planned_steps(rows, global_batch_size=size, training_kwargs=trainer.training_kwargs)
-    each = steps_per_epoch(rows, global_batch_size=size)
+    total = planned_steps(rows, global_batch_size=size, training_kwargs=trainer.training_kwargs, packed=trainer.packs)
+    each = steps_per_epoch(rows, global_batch_size=size, packed=trainer.packs)
     result.facts["optimizer steps"] = f"{total:,}: {total / each:.3g} epochs of {each:,}"
     result.facts["rows of a step"] = (
         f"{size} = {trainer.micro_batch_size} × {accumulation} micro-batches × {there.processes} processes"
@@ -105,6 +113,19 @@ def _steps(config: Config, dataset: Any, tokenizer: Any, stats: LengthStats, res
     result.facts["tokens"] = text
     if config.run.mode == "full":  # the other modes shorten what the user set
         result.problems += length_problems(trainer.training_kwargs, steps=total, per_epoch=each)
+    if lengths is not None:
+        return int(lengths.max())
+    return int(dataset.config.max_length) if trainer.packs else 0
+
+
+def _train_lengths(config: Config, dataset: Any, tokenizer: Any, stats: LengthStats) -> np.ndarray | None:
+    """Tokens of every row that training takes; None where there are too many texts to look at."""
+    if stats.rows != stats.of and stats.of > MOST_ROWS:
+        return None
+    lengths: np.ndarray = dataset.model_rows("train", tokenizer).lengths
+    if not config.trainer.packs:
+        return lengths
+    return pack_lengths(lengths, capacity=dataset.config.max_length, seed=config.run.seed)
 
 
 def _padding(plan: BatchPlan, *, accumulation: int, processes: int) -> float:

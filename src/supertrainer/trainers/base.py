@@ -143,6 +143,7 @@ class TaskTrainer(ABC):
             self.train_rows,
             global_batch_size=self.config.global_batch_size,
             training_kwargs=self.config.training_kwargs,
+            packed=self.config.packs,
         )
 
     def rows(self, split: str) -> Any:

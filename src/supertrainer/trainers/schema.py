@@ -84,6 +84,11 @@ class TrainerConfig(TargetModel):
         return value or None
 
     @property
+    def packs(self) -> bool:
+        """Whether several texts share a row, so that rows are fewer than texts."""
+        return False
+
+    @property
     def micro_batch_size(self) -> int:
         """Rows that one process puts through the model at once."""
         return int(self.training_kwargs.get("per_device_train_batch_size", min(8, self.global_batch_size)))
@@ -213,11 +218,15 @@ class LlmTrainerConfig(TrainerConfig):
         "learning_rate, 16 say; null: the same rate.",
     )
 
+    @property
+    def packs(self) -> bool:
+        return self.packing == "packed"
+
     def rules(self, config: Any) -> Iterable[Problem]:
         yield from super().rules(config)
         if config.operation not in ("train", "check", "verify"):
             return
-        if self.packing == "packed" and config.dataset is not None and vars(config.dataset).get("max_length") is None:
+        if self.packs and config.dataset is not None and vars(config.dataset).get("max_length") is None:
             yield Problem(
                 "trainer.packing=packed with dataset.max_length=null.",
                 why="a pack is as long as the longest text may be.",

@@ -45,12 +45,21 @@ def indivisible(global_batch_size: int, micro_batch_size: int, num_processes: in
     )
 
 
-def steps_per_epoch(num_rows: int, *, global_batch_size: int) -> int:
+def steps_per_epoch(num_rows: int, *, global_batch_size: int, packed: bool = False) -> int:
     """Optimizer steps that go once over the rows; the last one may be short.
+
+    Args:
+        packed: whether the rows are packs of several texts each.
 
     Raises:
         DataError: the rows don't fill one step.
     """
+    if num_rows < global_batch_size and packed:
+        raise DataError(
+            f"the training texts fill {num_rows} packs, fewer than the {global_batch_size} of one optimizer step.",
+            why="trainer.packing=packed puts several texts into a row, and global_batch_size counts these rows.",
+            fix=f"trainer.global_batch_size={max(num_rows, 1)} or less, trainer.packing=none, or more texts.",
+        )
     if num_rows < global_batch_size:
         raise DataError(
             f"{num_rows} training rows are fewer than the {global_batch_size} of one optimizer step.",
@@ -60,14 +69,19 @@ def steps_per_epoch(num_rows: int, *, global_batch_size: int) -> int:
     return math.ceil(num_rows / global_batch_size)
 
 
-def planned_steps(num_rows: int, *, global_batch_size: int, training_kwargs: Mapping[str, Any]) -> int:
+def planned_steps(
+    num_rows: int, *, global_batch_size: int, training_kwargs: Mapping[str, Any], packed: bool = False
+) -> int:
     """Optimizer steps of the whole run: `max_steps` where it is positive, else `num_train_epochs` (3 if absent).
+
+    Args:
+        packed: whether the rows are packs of several texts each.
 
     Raises:
         DataError: the rows don't fill one step.
         ConfigError: no step is asked for.
     """
-    epoch = steps_per_epoch(num_rows, global_batch_size=global_batch_size)
+    epoch = steps_per_epoch(num_rows, global_batch_size=global_batch_size, packed=packed)
     max_steps = training_kwargs.get("max_steps", -1)
     epochs = training_kwargs.get("num_train_epochs", 3.0)
     steps = int(max_steps) if max_steps > 0 else math.ceil(epochs * epoch)
