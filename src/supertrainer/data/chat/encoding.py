@@ -33,7 +33,7 @@ class TokenRows:
         truncated: rows that were cut.
         refused: number of a conversation -> why the template can't take it.
         straddling: answers whose first token begins in the prompt.
-    controlling: conversations whose messages hold a special token, written out.
+        controlling: conversations whose messages hold a special token, written out.
     """
 
     ids: list[np.ndarray] = field(default_factory=list)
