@@ -62,13 +62,16 @@ def weights(place: Path, name: str) -> dict[str, torch.Tensor]:
 
 
 def test_a_decoder_is_pretrained_and_goes_on_with_texts_in_plain_transformers(zygote: Zygote, with_texts: Path) -> None:
-    assert run(zygote, with_texts) == 0, output(with_texts)
+    for name in ("a", "b"):
+        (with_texts / "texts" / f"{name}.txt").write_text(" \n")
+    assert run(zygote, with_texts, "trainer.max_steps=60") == 0, output(with_texts)
     report = json.loads((with_texts / "runs/small/report.json").read_text())
     assert report["metrics"]["validation"]["loss"] < report["baselines"][0]["metrics"]["loss"] + 1.0
     assert [sample["text"] for sample in report["samples"]] == ["ROMEO:", "To be, or not to be"]
     rows = [json.loads(line) for line in (with_texts / "runs/small/metrics.jsonl").read_text().splitlines()]
-    assert [row["step"] for row in rows if "loss" in row] == list(range(1, 13))
+    assert [row["step"] for row in rows if "loss" in row] == list(range(1, 61))
     assert (with_texts / "runs/small/plots/loss.png").is_file()
+    assert any("odd documents that were met: 2 empty" in note for note in report["notes"])
     (with_texts / "asked.jsonl").write_text('{"prompt": "sun moon"}\n')
     asking = [
         "+experiment=infer_llm",

@@ -142,6 +142,8 @@ def _token_counts(rows: Any, *, size: int) -> Any:
 
 def _notes(result: PretrainResult) -> Iterator[str]:
     yield "model/ is a plain transformers model: the samples are its own, generated from there"
+    if odd := ", ".join(f"{count:,} {kind}" for kind, count in result.odd_documents.items() if count):
+        yield f"odd documents that were met: {odd} (dataset.on_… says what becomes of them)"
     if result.skipped_steps:
         yield f"{result.skipped_steps:,} updates were skipped by the guard: not finite, or far above those before them"
     if result.mfu is not None:

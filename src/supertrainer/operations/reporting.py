@@ -62,7 +62,8 @@ def _commands(config: Config, open_run: OpenRun) -> dict[str, str]:
             f"{program()} +experiment=infer_llm model.source={path} inferencer.plain_text=true inferencer.input=FILE"
         )
         commands["fine-tune it"] = (
-            f"{program()} +experiment=train_llm model=llm/hub model.source={path} dataset.chat_template=chatml"
+            f"{program()} +experiment=train_llm model=llm/hub model.source={path} dataset.chat_template=plain "
+            f"dataset.max_length={config.trainer.sequence_length} dataset.on_too_long=split"
         )
     elif config.operation == "train" and task_of(config) in _ANSWERING:
         asked = _ANSWERING[task_of(config)]

@@ -21,6 +21,8 @@ class PretrainResult:
         mfu: share of the devices' peak that went into the model's own arithmetic; None likewise.
         peak_memory_gib: of the first process: of the GPU, or resident on a CPU.
         skipped_steps: updates that the guard left out, in the whole run.
+        odd_documents: null, empty, broken and huge documents that were met in the whole run; empty where nothing was
+            left to train.
     """
 
     stopped_by: str | None
@@ -34,3 +36,4 @@ class PretrainResult:
     mfu: float | None
     peak_memory_gib: float
     skipped_steps: int
+    odd_documents: dict[str, int]

@@ -10,6 +10,7 @@ from supertrainer.checkpoint.manifest import Checkpoint, step_name
 from supertrainer.core.distributed import all_gather_object, is_main, on_main_then_broadcast, rank, world_size
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.data.streams.train_stream import TrainStream, merge_states
+from supertrainer.data.streams.units import ODD_KINDS
 from supertrainer.export.dcp import write_hf
 from supertrainer.models.distributed_checkpoint import read_dcp
 from supertrainer.trainers.pretrain_schema import micro_batch_rows
@@ -198,6 +199,7 @@ class PretrainSession:
             mfu=self._recorder.mfu(rate),
             peak_memory_gib=peak_memory_gib(self._built.layout.device),
             skipped_steps=self._guard.skipped,
+            odd_documents=self._odd_documents(),
         )
 
     def close(self) -> None:
@@ -216,6 +218,13 @@ class PretrainSession:
     def _open_stream(self) -> TrainStream:
         assert self._stream is not None, "start comes first"
         return self._stream
+
+    def _odd_documents(self) -> dict[str, int]:
+        """Over all processes, each of which has streams of its own."""
+        if self._stream is None:
+            return {}
+        sources = [source for counts in all_gather_object(self._stream.counts()) for source in counts.values()]
+        return {kind: sum(source[kind] for source in sources) for kind in ODD_KINDS}
 
     @property
     def _epoch(self) -> float:
