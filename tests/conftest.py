@@ -20,6 +20,7 @@ for name in [name for name in os.environ if name.startswith("SUPERTRAINER__")]:
     del os.environ[name]  # the config overrides of whoever runs the tests
 
 
+@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mistake shows in the first seconds: tests marked slow run after all others, each part in its own order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
