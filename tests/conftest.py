@@ -7,6 +7,7 @@ import ipaddress
 import os
 import socket
 import sys
+from typing import Any
 
 import pytest
 
@@ -20,13 +21,22 @@ for name in [name for name in os.environ if name.startswith("SUPERTRAINER__")]:
     del os.environ[name]  # the config overrides of whoever runs the tests
 
 
-@pytest.hookimpl(tryfirst=True)  # xdist reads the groups in the same hook
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mistake shows in the first seconds: tests marked slow run after all others, each part in its own order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
-    for item in items:  # with several processes (-n 2 --dist loadgroup) a file stays in one, and SLURM's tests in one
-        slurm, slow = (item.get_closest_marker(name) is not None for name in ("slurm", "slow"))
-        item.add_marker(pytest.mark.xdist_group("slurm" if slurm else f"{item.path}{' slow' if slow else ''}"))
+
+
+@pytest.hookimpl(optionalhook=True)  # of xdist
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """With several processes (`-n 2`) a file stays in one, and all tests against the one SLURM do."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class WholeFiles(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = str(super()._split_scope(nodeid))
+            return "tests/slurm" if file.startswith("tests/slurm/") else file
+
+    return WholeFiles(config, log)
 
 
 def pytest_collection_finish() -> None:
