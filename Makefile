@@ -7,7 +7,7 @@ PYTHON     ?=
 PIP_ARGS   ?=
 EXPERIMENT ?= train_bert
 ARGS       ?=
-WORKERS    ?= 2
+WORKERS    ?= 0
 CONDA_ENV  ?= supertrainer
 CONDA_FILE ?= environment.export.yaml
 SUPERTRAINER_SLURM_ROOT ?= /tmp/supertrainer-slurm
@@ -44,7 +44,7 @@ demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=t
 	@./scripts/setup.sh
 	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(DEMO_$(EXPERIMENT)) $(ARGS)
 
-test: setup ## run the tests and print the coverage [ARGS="tests/core -x"] [WORKERS=2]
+test: setup ## run the tests and print the coverage [ARGS="tests/core -x"] [WORKERS=2: two processes]
 	@$(USE_TESTBED); OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
 
 test-slurm: setup ## run the tests against a SLURM, which is started for them and stopped after [SLURM_ACCOUNTING=0] [ARGS="-k preempt"]
