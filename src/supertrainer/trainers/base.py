@@ -154,7 +154,7 @@ class TaskTrainer(ABC):
 
     def rows(self, split: str) -> Any:
         """A split's rows as token ids; None where the dataset has no such split."""
-        return self.dataset.model_rows(split, self.tokenizer) if split in self.dataset.load() else None
+        return self.dataset.model_rows(split, self.reader) if split in self.dataset.load() else None
 
     def build_module(self) -> nn.Module:
         """The model as training starts with it: the same weights at every call."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch.optim import Optimizer
 
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.core import distributed
+from supertrainer.data.chat.template import TEMPLATE_KEY, template_hash
 from supertrainer.data.collation import IGNORED
 from supertrainer.inference.next_tokens import next_token_logits
 from supertrainer.models.output import OutputTap, tap_output
@@ -42,6 +44,19 @@ class LanguageTrainer(TaskTrainer):
     def objective(self) -> Objective:
         smoothing = float(self.config.training_kwargs.get("label_smoothing_factor", 0.0))
         return causal_objective(self._tap, label_smoothing=smoothing)
+
+    @property
+    def train_rows(self) -> int:
+        return len(self._train_rows)
+
+    def rows(self, split: str) -> Any:
+        """A split's rows; those of training, which are counted before they are trained on, made once."""
+        return self._train_rows if split == "train" else super().rows(split)
+
+    def noted(self) -> dict[str, Any]:
+        """The hash of the chat template: an engine refuses to ask the model in another one."""
+        self.rows("train")  # sets the template
+        return {} if self.tokenizer.chat_template is None else {TEMPLATE_KEY: template_hash(self.tokenizer)}
 
     def max_length(self) -> int | None:
         length: int | None = self.dataset.config.max_length
@@ -80,6 +95,14 @@ class LanguageTrainer(TaskTrainer):
     def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
         if self.config.lora_plus_ratio is not None:
             faster_b(optimizer, module, ratio=self.config.lora_plus_ratio)
+
+    @functools.cached_property
+    def _train_rows(self) -> Any:
+        return self._arranged(super().rows("train"))
+
+    def _arranged(self, rows: Any) -> Any:
+        """The rows of training as they are trained on."""
+        return rows
 
     def _look_at(self, module: nn.Module) -> None:
         """Refuses a model that can't be trained as configured, before anything is."""

@@ -9,7 +9,6 @@ from typing import Any
 from torch import nn
 from transformers import TrainingArguments
 
-from supertrainer.data.chat.template import TEMPLATE_KEY, template_hash
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.packing import PackedRows, first_fit_decreasing, one_row_a_pack
 from supertrainer.trainers.isolation import require_isolation
@@ -31,30 +30,15 @@ class LlmTrainer(LanguageTrainer):
     config: LlmTrainerConfig
     _samples: SampleGenerations | None = None  # where validation rows are answered
 
-    @property
-    def train_rows(self) -> int:
-        return len(self._train_rows)
-
-    def rows(self, split: str) -> Any:
-        """A split's rows; those of training, which are counted before they are trained on, made once."""
-        return self._train_rows if split == "train" else super().rows(split)
-
     def evaluate(self, module: nn.Module, rows: Any, *, batch_size: int) -> dict[str, float]:
         found = super().evaluate(module, rows, batch_size=batch_size)
         return found | ({} if self._samples is None else self._samples(module))
-
-    def noted(self) -> dict[str, Any]:
-        """The hash of the chat template: an engine refuses to ask the model in another one."""
-        self.rows("train")  # sets the template
-        return {} if self.tokenizer.chat_template is None else {TEMPLATE_KEY: template_hash(self.tokenizer)}
 
     def _look_at(self, module: nn.Module) -> None:
         if self.config.packing != "none":
             require_isolation(module, packing=self.config.packing)
 
-    @functools.cached_property
-    def _train_rows(self) -> EncodedRows | PackedRows:
-        rows: EncodedRows = super().rows("train")
+    def _arranged(self, rows: EncodedRows) -> EncodedRows | PackedRows:
         if self.config.packing == "none":
             return rows
         if self.config.packing == "padding_free":

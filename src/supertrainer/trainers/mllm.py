@@ -7,7 +7,6 @@ from typing import Any
 
 from transformers import PreTrainedTokenizerBase, ProcessorMixin
 
-from supertrainer.data.chat.template import TEMPLATE_KEY, template_hash
 from supertrainer.models.heads import task_note
 from supertrainer.models.mllm import MllmModel
 from supertrainer.models.processors import tokenizer_of
@@ -44,22 +43,6 @@ class MllmTrainer(LanguageTrainer):
     def reader(self) -> ProcessorMixin:
         return self.processor
 
-    @property
-    def train_rows(self) -> int:
-        return len(self._train_rows)
-
-    def rows(self, split: str) -> Any:
-        """A split's rows, those of training made once; None where the dataset has no such split."""
-        if split == "train":
-            return self._train_rows
-        return self.dataset.model_rows(split, self.processor) if split in self.dataset.load() else None
-
     def noted(self) -> dict[str, Any]:
         """What the model is for, and the hash of its chat template."""
-        self.rows("train")  # sets the template
-        template = self.tokenizer.chat_template
-        return task_note(self.model.task) | ({} if template is None else {TEMPLATE_KEY: template_hash(self.tokenizer)})
-
-    @functools.cached_property
-    def _train_rows(self) -> Any:
-        return self.dataset.model_rows("train", self.processor)
+        return task_note(self.model.task) | super().noted()
