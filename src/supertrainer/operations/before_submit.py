@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import TextIO
 
 from supertrainer.config.spine import Config
-from supertrainer.config.tasks import is_pretraining
 from supertrainer.core.errors import ConfigError, Problem
 from supertrainer.core.placement import planned
 from supertrainer.operations.hub_commits import hub_nodes
@@ -55,10 +54,5 @@ def _check(config: Config, stream: TextIO) -> tuple[dict[str, str], list[Problem
 def _what_is_checked(config: Config) -> str:
     trainer = config.trainer
     parts = [node.model_dump_json() for node in (config.model, config.dataset, config.cluster) if node is not None]
-    if is_pretraining(config):
-        parts.append(trainer.model_dump_json(exclude={"learning_rate", "weight_decay", "betas", "eps", "schedule"}))
-    elif trainer is not None:
-        parts += [repr(trainer.model_kwargs), repr(trainer.peft_kwargs), repr(trainer.bitsandbytes_kwargs)]
-        parts.append(str(trainer.global_batch_size))
-        parts.append(str(trainer.training_kwargs.get("max_steps")))
+    parts += [] if trainer is None else trainer.seen_by_check()
     return "\n".join([config.operation, *parts])

@@ -170,6 +170,10 @@ class PretrainTrainerConfig(TargetModel):
         others = "schedule.name=constant and wsd, and cosine and linear with decay_steps,"
         return f"schedule.name={self.schedule.name}" if self.schedule.depends_on_length else None, others
 
+    def seen_by_check(self) -> list[str]:
+        """What the check before a submit depends on: all but what a sweep is usually over."""
+        return [self.model_dump_json(exclude={"learning_rate", "weight_decay", "betas", "eps", "schedule"})]
+
     def rules(self, config: Any) -> Iterable[Problem]:
         if config.operation not in ("train", "check", "verify"):
             return

@@ -107,6 +107,11 @@ class TrainerConfig(TargetModel):
             return None, others
         return f"lr_scheduler_type={self.training_kwargs.get('lr_scheduler_type', 'linear')}", others
 
+    def seen_by_check(self) -> list[str]:
+        """What the check before a submit depends on: runs that are alike in it are checked once."""
+        held = [repr(self.model_kwargs), repr(self.peft_kwargs), repr(self.bitsandbytes_kwargs)]
+        return [*held, str(self.global_batch_size), str(self.training_kwargs.get("max_steps"))]
+
     def rules(self, config: Any) -> Iterable[Problem]:
         if config.operation not in ("train", "check", "verify"):
             return
