@@ -26,12 +26,12 @@ from supertrainer.core.files import write_json
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.data.streams.dataset import StreamDataset
 from supertrainer.data.streams.schema import StreamDatasetConfig
+from supertrainer.models.distributed_checkpoint import read_tensors
 from supertrainer.models.pretrain import DecoderModel
 from supertrainer.models.schema import DecoderModelConfig
 from supertrainer.trainers.pretrain import PretrainTrainer
 from supertrainer.trainers.pretraining import update
 from supertrainer.trainers.pretraining.gradients import GradientBuckets
-from supertrainer.trainers.pretraining.saving import everything
 from supertrainer.trainers.pretraining.session import PretrainSession
 from supertrainer.trainers.schema import NoTrackerConfig, PretrainTrainerConfig
 from supertrainer.trainers.trackers import NoTracker
@@ -118,7 +118,7 @@ def checkpoint(run: Path, step: int) -> Path:
 
 def state(run: Path, step: int) -> dict[str, Tensor]:
     """Every tensor of a checkpoint: weights and moments."""
-    return everything(checkpoint(run, step))
+    return read_tensors(checkpoint(run, step))
 
 
 def facts(run: Path, step: int) -> dict[str, Any]:
@@ -137,7 +137,7 @@ def same_bits(one: Path, other: Path, step: int) -> bool:
 def apart(one: Path, other: Path, step: int, *, since: Path) -> float:
     """How far the weights of two runs are apart, as a share of how far they moved from the checkpoint `since`."""
     sides = [
-        {name: tensor.double() for name, tensor in everything(folder).items() if name.startswith("model.")}
+        {name: tensor.double() for name, tensor in read_tensors(folder, prefix="model.").items()}
         for folder in (checkpoint(one, step), checkpoint(other, step), since)
     ]
     left, right, start = sides

@@ -97,28 +97,38 @@ def read_dcp(step_directory: Path) -> dict[str, Tensor]:
     Raises:
         CheckpointError: it isn't a distributed checkpoint, or holds no model.
     """
-    reader = AllowListedReader(step_directory)
     prefix = f"{MODEL_KEY}."
-    entries = reader.read_metadata().state_dict_metadata
-    state = {
-        name: torch.empty(entry.size, dtype=entry.properties.dtype)
-        for name, entry in entries.items()
-        if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
-    }
+    state = read_tensors(step_directory, prefix=prefix)
     if not state:
+        entries = AllowListedReader(step_directory).read_metadata().state_dict_metadata
         raise CheckpointError(
             f"{step_directory} holds no weights of a model.",
             why=f"it has {', '.join(sorted({name.partition('.')[0] for name in entries})) or 'nothing'}.",
             fix="name a step directory of a pretraining run.",
         )
-    with _alone():
-        dcp.load(state, storage_reader=reader, no_dist=True)
     return {name.removeprefix(prefix): tensor for name, tensor in state.items()}
+
+
+def read_tensors(step_directory: Path, *, prefix: str = "") -> dict[str, Tensor]:
+    """The tensors of a step directory whose names begin so, whole and on the CPU: `model.…`, `optimizer.state.…`.
+
+    Raises:
+        CheckpointError: it isn't a distributed checkpoint.
+    """
+    reader = AllowListedReader(step_directory)
+    state = {
+        name: torch.empty(entry.size, dtype=entry.properties.dtype)
+        for name, entry in reader.read_metadata().state_dict_metadata.items()
+        if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
+    }
+    with lone_process_is_meant():
+        dcp.load(state, storage_reader=reader, no_dist=True)
+    return state
 
 
 def write_dcp(directory: Path, *, state: Mapping[str, Tensor]) -> None:
     """Writes weights by the decoder's parameter names into an existing directory, as `read_dcp` reads them."""
-    with _alone():
+    with lone_process_is_meant():
         dcp.save(
             {MODEL_KEY: {name: tensor.contiguous() for name, tensor in state.items()}},
             storage_writer=dcp.FileSystemWriter(directory),
@@ -138,8 +148,8 @@ def _unpickled(file: IO[bytes]) -> Metadata:
 
 
 @contextlib.contextmanager
-def _alone() -> Iterator[None]:
-    """Without torch's word that a process without others reads and writes alone: it is meant."""
+def lone_process_is_meant() -> Iterator[None]:
+    """Inside, torch doesn't warn that a process without others reads or writes a checkpoint alone."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="torch.distributed is disabled", category=UserWarning)
         yield

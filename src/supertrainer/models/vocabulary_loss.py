@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 IGNORED = -100
-# Logits at once: on a CPU what stays in its caches, on a GPU what keeps it busy.
+# On a CPU what stays in its caches, on a GPU what keeps it busy.
 _ON_CPU, _ON_GPU = 2**19, 2**28
 
 
@@ -27,6 +27,11 @@ class LossSums(NamedTuple):
 
     nll: Tensor
     z_loss: Tensor
+
+
+def logits_at_once(*, on_cpu: bool) -> int:
+    """How many logits are in memory at once, if a token has no more."""
+    return _ON_CPU if on_cpu else _ON_GPU
 
 
 def vocabulary_loss(hidden: Tensor, weight: Tensor, targets: Tensor, *, z_loss: float = 0.0) -> LossSums:
@@ -54,7 +59,7 @@ class _Chunked(torch.autograd.Function):
         )
         matrix = weight.to(hidden.dtype)
         sums = torch.zeros(2, dtype=torch.promote_types(hidden.dtype, torch.float32), device=hidden.device)
-        size = max(1, (_ON_CPU if hidden.is_cpu else _ON_GPU) // weight.shape[0])
+        size = max(1, logits_at_once(on_cpu=hidden.is_cpu) // weight.shape[0])
         for start in range(0, len(targets), size):
             piece = slice(start, start + size)
             part, wanted = hidden[piece], targets[piece]

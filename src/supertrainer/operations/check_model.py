@@ -20,7 +20,7 @@ from supertrainer.models.weights import shape_problems, stored_tensors
 from supertrainer.operations.check_result import CheckResult
 from supertrainer.operations.memory_record import try_estimate
 from supertrainer.trainers.class_weights import by_name
-from supertrainer.trainers.memory import MemoryEstimate, size_text
+from supertrainer.trainers.memory import size_text
 from supertrainer.trainers.rehearsal import rehearse
 
 _ANY_LABELS = ("a", "b")  # where the data, which would say them, can't be read
@@ -53,8 +53,7 @@ def check_model(config: Config, model: Any, dataset: Any, result: CheckResult, *
         if isinstance(estimate, str):
             result.facts["memory"] = estimate
         else:
-            result.estimate = estimate
-            _memory(estimate, result)
+            result.take_memory(estimate)
     return skeleton
 
 
@@ -119,15 +118,3 @@ def _rehearsal(config: Config) -> None:
         kept = {k: v for k, v in trainer.training_kwargs.items() if k not in ("bf16", "fp16", "tf32", "bf16_full_eval")}
         trainer = trainer.model_copy(update={"training_kwargs": kept})
     rehearse(trainer, output_dir=Path(config.run.root) / "unused", seed=config.run.seed, steps=10)
-
-
-def _memory(estimate: MemoryEstimate, result: CheckResult) -> None:
-    what = "GPU memory" if estimate.device == "gpu" else "memory beyond that at its start"
-    whose = f"each of {estimate.processes} processes" if estimate.processes > 1 else "the process"
-    at_once = f"{estimate.micro_batch_size} rows of {estimate.length} tokens at once"
-    title = f"{what} of {whose}, estimated for {at_once}"
-    rows = [(name, size_text(size)) for name, size in estimate.parts.items()]
-    rows.append((f"at once, in the {estimate.at}", size_text(estimate.peak)))
-    if estimate.overhead is not None:
-        rows.append(("CUDA's context and fragments", size_text(estimate.overhead)))
-    result.tables[title] = [("part", "size"), *rows]

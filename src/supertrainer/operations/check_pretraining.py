@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from supertrainer.config.build import build
@@ -12,9 +12,10 @@ from supertrainer.data.collation import IGNORED
 from supertrainer.data.preview import TextView, text_pieces
 from supertrainer.operations.check_place import check_directory, check_disk
 from supertrainer.operations.check_result import CheckResult, Table
-from supertrainer.trainers.memory import MemoryEstimate, size_text
+from supertrainer.trainers.memory import size_text
 from supertrainer.trainers.pretrain_schema import micro_batch_rows
 from supertrainer.trainers.pretraining.memory import estimate_memory
+from supertrainer.trainers.pretraining.saving import checkpoint_bytes
 
 SHOWN_ROWS = 2
 
@@ -35,9 +36,8 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         return result
     _steps(config, result, parameters=shape.parameters())
     result.attempt(lambda: _rows(config, dataset, tokenizer, result))
-    estimate = result.estimate = estimate_memory(shape, config.trainer, there=placement())
-    result.tables[_memory_title(estimate)] = list(_memory(estimate))
-    result.attempt(lambda: check_disk(config, result, checkpoint=12 * shape.parameters()))  # weights and two moments
+    result.take_memory(estimate_memory(shape, config.trainer, there=placement()))
+    result.attempt(lambda: check_disk(config, result, checkpoint=checkpoint_bytes(shape.parameters())))
     return result
 
 
@@ -117,18 +117,3 @@ def _view(rows: Any, place: int, tokenizer: Any) -> TextView:
     labels = [IGNORED, *rows.targets[place].tolist()]  # the first token is asked of nobody
     learnt = sum(label != IGNORED for label in labels)
     return TextView(f"step 1, row {place}", text_pieces(ids, labels, tokenizer), len(ids), learnt)
-
-
-def _memory_title(estimate: MemoryEstimate) -> str:
-    what = "GPU memory" if estimate.device == "gpu" else "memory beyond that at its start"
-    whose = f"each of {estimate.processes} processes" if estimate.processes > 1 else "the process"
-    return f"{what} of {whose}, estimated for {estimate.micro_batch_size} rows of {estimate.length} tokens at once"
-
-
-def _memory(estimate: MemoryEstimate) -> Iterator[tuple[str, str]]:
-    yield "part", "size"
-    for name, size in estimate.parts.items():
-        yield name, size_text(size)
-    yield f"at once, in the {estimate.at}", size_text(estimate.peak)
-    if estimate.overhead is not None:
-        yield "CUDA's context and fragments", size_text(estimate.overhead)

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from supertrainer.core.errors import Problem, SupertrainerError
 from supertrainer.data.preview import RowView, TextView
-from supertrainer.trainers.memory import MemoryEstimate
+from supertrainer.trainers.memory import MemoryEstimate, size_text
 
 T = TypeVar("T")
 Table = Sequence[Sequence[str]]
@@ -34,6 +34,18 @@ class CheckResult:
     estimate: MemoryEstimate | None = None
     problems: list[Problem] = field(default_factory=list)
     commits: dict[str, str] = field(default_factory=dict)
+
+    def take_memory(self, estimate: MemoryEstimate) -> None:
+        """Keeps an estimate, and makes a table of it."""
+        self.estimate = estimate
+        what = "GPU memory" if estimate.device == "gpu" else "memory beyond that at its start"
+        whose = f"each of {estimate.processes} processes" if estimate.processes > 1 else "the process"
+        at_once = f"{estimate.micro_batch_size} rows of {estimate.length} tokens at once"
+        rows = [(name, size_text(size)) for name, size in estimate.parts.items()]
+        rows.append((f"at once, in the {estimate.at}", size_text(estimate.peak)))
+        if estimate.overhead is not None:
+            rows.append(("CUDA's context and fragments", size_text(estimate.overhead)))
+        self.tables[f"{what} of {whose}, estimated for {at_once}"] = [("part", "size"), *rows]
 
     def attempt(self, step: Callable[[], T]) -> T | None:
         """A step's value; None, and its problems kept, where it can't be done."""

@@ -120,9 +120,18 @@ def estimate_memory(module: nn.Module, trainer: TrainerConfig, *, length: int, t
         parts |= {"trained weights read back": saved, "allocator": round(_HEAP_SHARE * batch.peak)}
         parts |= {"libraries": _LIBRARIES_BYTES}
         peak = sum(parts.values())
-    overhead = int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak) if there.has_gpu else None
+    overhead = overhead_bytes(peak) if there.has_gpu else None
     device = "gpu" if there.has_gpu else "cpu"
     return MemoryEstimate(device, there.processes, micro, length, parts, peak, at, overhead)
+
+
+def overhead_bytes(peak: int) -> int:
+    """What a GPU needs beyond its tensors: CUDA's context, and fragments.
+
+    Args:
+        peak: of the tensors.
+    """
+    return int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak)
 
 
 def size_text(size: int) -> str:

@@ -15,6 +15,7 @@ from supertrainer.core.job import has_waiting_script
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.core.seeds import seed_everything
 from supertrainer.data.streams.dataset import StreamDataset
+from supertrainer.models.distributed_checkpoint import lone_process_is_meant
 from supertrainer.models.pretrain import DecoderModel
 from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, division_problems
 from supertrainer.trainers.pretraining import saving
@@ -98,7 +99,7 @@ class PretrainTrainer:
         raise_all(ConfigError, division_problems(self.config, processes=distributed.world_size()))
         seed_everything(self.seed, deterministic=self.deterministic)
         latest = distributed.on_main_then_broadcast(lambda: self._prepare(resume=resume))
-        with saving.lone_process_is_meant():
+        with lone_process_is_meant():
             session = open_session(self, latest)
             with contextlib.closing(session), _collecting_at_set_steps():
                 stop = self._run(session) if session.step < self.planned_steps else None

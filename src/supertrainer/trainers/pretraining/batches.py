@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-IGNORED = -100
+from supertrainer.data.streams.rows import NOT_LEARNT
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def micro_batches(rows: Any, size: int, *, device: torch.device) -> tuple[list[M
         several = documents is not None and bool(documents[part].any())  # they are numbered from 0 in each row
         chosen = _move(documents[part], device) if several else None
         parts.append(MicroBatch(_move(inputs[part], device), _move(targets[part], device), chosen))
-    return parts, int(np.count_nonzero(targets != IGNORED))
+    return parts, int(np.count_nonzero(targets != NOT_LEARNT))
 
 
 def _move(array: np.ndarray, device: torch.device) -> Tensor:

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from supertrainer.core.placement import Placement
 from supertrainer.models.decoder_schema import DecoderShape
-from supertrainer.trainers.memory import MemoryEstimate
+from supertrainer.models.vocabulary_loss import logits_at_once
+from supertrainer.trainers.memory import MemoryEstimate, overhead_bytes
 from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, micro_batch_rows
-
-# Logits of one piece of the loss, and as many of their gradients (models/vocabulary_loss.py).
-_LOGITS_AT_ONCE = {"cpu": 2 * 4 * 2**19, "gpu": 2 * 4 * 2**28}
-_CONTEXT_BYTES = 2**29  # CUDA's context and kernels
-_FRAGMENTED_SHARE = 0.05
 
 
 def estimate_memory(shape: DecoderShape, trainer: PretrainTrainerConfig, *, there: Placement) -> MemoryEstimate:
@@ -31,7 +27,8 @@ def estimate_memory(shape: DecoderShape, trainer: PretrainTrainerConfig, *, ther
         "gradients": weights // divided,
         "optimizer": 2 * weights // divided,
         "activations": (2 if half else 4) * tokens * _kept_numbers(shape, trainer.activation_checkpointing),
-        "loss": _LOGITS_AT_ONCE["gpu" if there.has_gpu else "cpu"] + 4 * shape.vocab_size * shape.hidden_size,
+        # Logits of one piece of the loss and their gradients; the gradient of the output layer.
+        "loss": 2 * 4 * logits_at_once(on_cpu=not there.has_gpu) + 4 * shape.vocab_size * shape.hidden_size,
     }
     if divided > 1:  # the block that is computed has its weights whole, and the next ones are fetched
         parts["gathered weights"] = (2 if half else 4) * (
@@ -40,7 +37,7 @@ def estimate_memory(shape: DecoderShape, trainer: PretrainTrainerConfig, *, ther
     if trainer.async_save:
         parts["copy that is saved"] = 0 if there.has_gpu else 3 * weights // divided
     peak = sum(parts.values())
-    overhead = int(_CONTEXT_BYTES + _FRAGMENTED_SHARE * peak) if there.has_gpu else None
+    overhead = overhead_bytes(peak) if there.has_gpu else None
     device = "gpu" if there.has_gpu else "cpu"
     return MemoryEstimate(
         device, there.processes, micro, trainer.sequence_length, parts, peak, at="training", overhead=overhead

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import logging
-import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -148,14 +147,9 @@ def load(directory: Path, state: State) -> None:
         ) from error
 
 
-def everything(directory: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint, whole and on the CPU, by name: `model.…` and `optimizer.state.…`."""
-    reader = AllowListedReader(directory)
-    entries = reader.read_metadata().state_dict_metadata
-    state = {name: torch.empty(entry.size, dtype=entry.properties.dtype) for name, entry in entries.items()}
-    with lone_process_is_meant():
-        dcp.load(state, storage_reader=reader, planner=_TensorsOnly(), no_dist=True)
-    return state
+def checkpoint_bytes(parameters: int) -> int:
+    """About how large a checkpoint is: weights and two moments in float32."""
+    return 12 * parameters
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
@@ -172,14 +166,6 @@ def read_facts(directory: Path) -> dict[str, Any]:
             why="where the data and the counters stand is in it.",
             fix="run.fresh=true starts a new run beside this one.",
         ) from error
-
-
-@contextlib.contextmanager
-def lone_process_is_meant() -> Iterator[None]:
-    """Around a whole training: torch warns at each checkpoint of a single process that it is one."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled, unavailable or uninitialized")
-        yield
 
 
 class _TensorsOnly(dcp.DefaultLoadPlanner):

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-CHECKPOINT_BYTES = 12  # of a parameter: weight and two moments in float32
-
 
 class PretrainSession:
     """A model that is being trained, and everything around it.
@@ -90,8 +88,8 @@ class PretrainSession:
         """
         if self._config.eval_every:
             _ = self._validation  # what is wrong with it shows now, not after the first thousand steps
-        store, parameters = self._trainer.store, self._built.parameters
-        on_main_then_broadcast(lambda: store.check_free_space(CHECKPOINT_BYTES * parameters))
+        store, needed = self._trainer.store, saving.checkpoint_bytes(self._built.parameters)
+        on_main_then_broadcast(lambda: store.check_free_space(needed))
         self._stream = self._trainer.dataset.open(
             sequence_length=self._config.sequence_length,
             global_batch_size=self._config.global_batch_size,
