@@ -46,7 +46,7 @@ def draw_loss(
     trained, evaluated = series(records, key=train), series(records, key=evaluation)
     if not trained and not evaluated:
         return None
-    figure = _figure(width=8.0, height=4.5)
+    figure = new_figure(width=8.0, height=4.5)
     axes = _axes(figure, title="Loss", x="optimizer step", y="loss")
     if trained:
         steps, losses = zip(*trained, strict=True)
@@ -61,7 +61,7 @@ def draw_loss(
             *zip(*evaluated, strict=True), color=ORANGE, linewidth=1.2, marker="o", markersize=5, label="evaluation"
         )
     axes.legend(frameon=False)
-    return _png(figure)
+    return png(figure)
 
 
 def draw_learning_rate(records: Iterable[Mapping[str, Any]], *, key: str = "lr") -> bytes | None:
@@ -69,12 +69,12 @@ def draw_learning_rate(records: Iterable[Mapping[str, Any]], *, key: str = "lr")
     rates = series(records, key=key)
     if not rates:
         return None
-    figure = _figure(width=8.0, height=3.2)
+    figure = new_figure(width=8.0, height=3.2)
     axes = _axes(figure, title="Learning rate", x="optimizer step", y="learning rate")
     axes.plot(*zip(*rates, strict=True), color=GREEN, linewidth=1.8, marker="." if len(rates) < 12 else "")
     axes.set_ylim(bottom=0.0)
     axes.ticklabel_format(axis="y", style="sci", scilimits=(-2, 3))
-    return _png(figure)
+    return png(figure)
 
 
 def draw_confusion(confusion: Sequence[Sequence[int]], *, labels: Sequence[str]) -> bytes:
@@ -91,7 +91,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], *, labels: Sequence[str])
     digits = max(len(str(count)) for row in confusion for count in row)
     cell = 1.0 if size <= 6 else 0.7 if size <= FEW else 0.28
     cell = min(max(cell, 0.085 * digits + 0.06), MOST_INCHES / size)
-    figure = _figure(width=3.0 + cell * size, height=2.4 + cell * size)
+    figure = new_figure(width=3.0 + cell * size, height=2.4 + cell * size)
     axes = _axes(figure, title="Confusion matrix", x="predicted", y="true")
     # where cells are too many to read, confusions of a few percent must show as colour
     image = axes.imshow(shares, cmap="Blues", norm=PowerNorm(1.0 if size <= FEW else 0.5, vmin=0.0, vmax=1.0))
@@ -107,7 +107,7 @@ def draw_confusion(confusion: Sequence[Sequence[int]], *, labels: Sequence[str])
     _name_cells(axes, names=drawable(labels), cell=cell)
     bar = figure.colorbar(image, ax=axes, shrink=min(1.0, 4.0 / (cell * size)), aspect=25, pad=0.02)
     bar.set_label("share of the true class", color=INK)
-    return _png(figure)
+    return png(figure)
 
 
 def draw_class_scores(scores: Sequence[ClassScore]) -> bytes:
@@ -121,7 +121,7 @@ def draw_class_scores(scores: Sequence[ClassScore]) -> bytes:
     all_names = drawable([score.name for score in scores])
     names = [f"{all_names[index]}  ({score.support:,})" for index, score in indexed]
     few, places = len(shown) <= FEW, range(len(shown))
-    figure = _figure(width=8.0, height=1.5 + min(0.45 if few else 0.27, MOST_INCHES / len(shown)) * len(shown))
+    figure = new_figure(width=8.0, height=1.5 + min(0.45 if few else 0.27, MOST_INCHES / len(shown)) * len(shown))
     axes = _axes(figure, title=title, x="score", y="")
     bars = axes.barh(places, [score.f1 for score in shown], height=0.7, color=BLUE, alpha=0.55, label="F1")
     style = {"s": 34 if few else 18, "zorder": 3, "linewidths": 0, "clip_on": False}
@@ -134,7 +134,7 @@ def draw_class_scores(scores: Sequence[ClassScore]) -> bytes:
     axes.set_ylim(len(shown) - 0.4, -0.6)  # the first class on top
     axes.grid(visible=False, axis="y")
     figure.legend(handles=[bars, diamonds, dots], loc="outside lower center", ncols=3, frameon=False)
-    return _png(figure)
+    return png(figure)
 
 
 def series(records: Iterable[Mapping[str, Any]], *, key: str) -> list[tuple[int, float]]:
@@ -192,25 +192,40 @@ def _name_cells(axes: Axes, *, names: Sequence[str], cell: float) -> None:
     axes.tick_params(which="minor", length=0)
 
 
-def _figure(*, width: float, height: float) -> Figure:
+def new_figure(*, width: float, height: float, dpi: int = DPI) -> Figure:
+    """An empty figure of these inches."""
     from matplotlib.figure import Figure
 
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    return Figure(figsize=(width, height), dpi=dpi, layout="constrained")
 
 
 def _axes(figure: Figure, *, title: str, x: str, y: str) -> Axes:
     axes = figure.add_subplot()
-    axes.set_title(title, loc="left", fontsize=13, fontweight="bold", color=INK)
+    dress(axes, title=title, x=x, y=y, fontsize=13, fontweight="bold")
+    return axes
+
+
+def dress(axes: Axes, *, title: str, x: str, y: str, **of_title: Any) -> None:
+    """Gives axes their names, and the look that all have.
+
+    Args:
+        of_title: size and weight of its letters.
+    """
+    axes.set_title(title, loc="left", color=INK, **{"fontsize": 11, **of_title})
     axes.set_xlabel(x, color=INK)
     axes.set_ylabel(y, color=INK)
     axes.tick_params(colors=INK, length=3)
     axes.spines[["top", "right"]].set_visible(False)
     axes.grid(visible=True, color="#e2e8f0", linewidth=0.8)
     axes.set_axisbelow(True)
-    return axes
 
 
-def _png(figure: Figure) -> bytes:
+def png(figure: Figure, *, margin: float = 0.15) -> bytes:
+    """A figure as the bytes of a PNG file.
+
+    Args:
+        margin: inches around what is drawn.
+    """
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", facecolor="white", bbox_inches="tight", pad_inches=0.15)
+    figure.savefig(buffer, format="png", facecolor="white", bbox_inches="tight", pad_inches=margin)
     return buffer.getvalue()

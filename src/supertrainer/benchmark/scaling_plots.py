@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import statistics
 from collections import defaultdict
@@ -10,11 +9,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from supertrainer.benchmark.coordinates import PLACES, Coordinate, slopes
-from supertrainer.benchmark.plots import INK
+from supertrainer.benchmark.plots import INK, dress, new_figure, png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 DPI = 80  # small files: they are kept beside documents
 TITLES = {"attention": "attention", "ffn": "feed-forward", "residual": "residual stream", "logits": "logits"}
@@ -30,13 +28,13 @@ def draw_coordinates(coordinates: Sequence[Coordinate], *, title: str, size_name
     """
     from matplotlib import colormaps
 
-    figure = _figure(width=14.0, height=4.8)
+    figure = new_figure(width=14.0, height=4.8, dpi=DPI)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     found = slopes(coordinates)
     steps = sorted({step for _, step in found})
     panels = figure.subplots(1, len(PLACES))
     for axes, place in zip(panels, PLACES, strict=True):
-        _dress(axes, title=TITLES[place], x=size_name, y="mean |activation|" if place == PLACES[0] else "")
+        dress(axes, title=TITLES[place], x=size_name, y="mean |activation|" if place == PLACES[0] else "")
         for step in steps:
             sizes, low, middle, high = _line(one for one in coordinates if (one.place, one.step) == (place, step))
             colour = colormaps["viridis"](0.9 * step / max(steps[-1], 1))
@@ -54,7 +52,7 @@ def draw_coordinates(coordinates: Sequence[Coordinate], *, title: str, size_name
     for axes, (bottom, top) in zip(panels, spans, strict=True):
         more = (tallest - (top - bottom)) / 2
         axes.set_ylim(2 ** (bottom - more), 2 ** (top + more))
-    return _png(figure)
+    return png(figure, margin=0.1)
 
 
 def _line(coordinates: Iterable[Coordinate]) -> tuple[list[int], list[float], list[float], list[float]]:
@@ -75,11 +73,11 @@ def draw_transfer(losses: Mapping[str, Mapping[int, Mapping[float, float]]], *, 
     """
     from matplotlib import colormaps
 
-    figure = _figure(width=5.6 * len(losses), height=4.4)
+    figure = new_figure(width=5.6 * len(losses), height=4.4, dpi=DPI)
     figure.suptitle(title, x=0.01, ha="left", fontsize=13, fontweight="bold", color=INK)
     panels = figure.subplots(1, len(losses), sharey=True, squeeze=False)[0]
     for axes, (name, widths) in zip(panels, losses.items(), strict=True):
-        _dress(axes, title=name, x="learning rate", y="loss" if axes is panels[0] else "")
+        dress(axes, title=name, x="learning rate", y="loss" if axes is panels[0] else "")
         for number, (width, curve) in enumerate(sorted(widths.items())):
             points = sorted((rate, loss) for rate, loss in curve.items() if math.isfinite(loss))
             if not points:
@@ -90,32 +88,10 @@ def draw_transfer(losses: Mapping[str, Mapping[int, Mapping[float, float]]], *, 
             axes.plot(*best, color=colour, marker="*", markersize=15, markeredgecolor="white")
         axes.set_xscale("log", base=2)
         axes.legend(frameon=False, fontsize=9)
-    return _png(figure)
-
-
-def _figure(*, width: float, height: float) -> Figure:
-    from matplotlib.figure import Figure
-
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-def _dress(axes: Axes, *, title: str, x: str, y: str) -> None:
-    axes.set_title(title, loc="left", fontsize=11, color=INK)
-    axes.set_xlabel(x, color=INK)
-    axes.set_ylabel(y, color=INK)
-    axes.tick_params(colors=INK, length=3)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(visible=True, color="#e2e8f0", linewidth=0.8)
-    axes.set_axisbelow(True)
+    return png(figure, margin=0.1)
 
 
 def _logarithmic_sizes(axes: Axes, sizes: Sequence[int]) -> None:
     axes.set_xscale("log", base=2)
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
-
-
-def _png(figure: Figure) -> bytes:
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", facecolor="white", bbox_inches="tight", pad_inches=0.1)
-    return buffer.getvalue()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -10,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from supertrainer.benchmark.display import one_line
-from supertrainer.benchmark.plots import DPI, GREEN, GREY, INK, fonts
+from supertrainer.benchmark.plots import GREEN, GREY, INK, fonts, new_figure, png
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -52,20 +51,16 @@ def draw_sheet(tiles: Sequence[Tile], *, title: str) -> bytes:
         tiles: at least one.
         title: above all of them.
     """
-    from matplotlib.figure import Figure
-
     columns = min(COLUMNS, len(tiles))
     lines = math.ceil(len(tiles) / columns)
-    figure = Figure(figsize=(columns * SIDE, lines * (SIDE + 0.9) + 0.5), dpi=DPI, layout="constrained")
+    figure = new_figure(width=columns * SIDE, height=lines * (SIDE + 0.9) + 0.5)
     figure.suptitle(title, x=0.01, ha="left", fontsize=12, fontweight="bold", color=INK, parse_math=False)
     grid = figure.subplots(lines, columns, squeeze=False)
     for axes in grid.flat:
         axes.set_axis_off()
     for tile, axes in zip(tiles, grid.flat, strict=False):
         _draw(axes, tile)
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", facecolor="white", bbox_inches="tight", pad_inches=0.15)
-    return buffer.getvalue()
+    return png(figure)
 
 
 def _draw(axes: Axes, tile: Tile) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from supertrainer.config.option_parser import OptionParser
 from supertrainer.core.errors import ConfigError, SupertrainerError
-from supertrainer.core.files import json_text, write_atomic
+from supertrainer.core.files import json_text
 from supertrainer.launch.table import aligned
+from supertrainer.operations.scaling_files import NAMES, SMALLEST_WIDTH, csv_text, whole_numbers, write_files
 
 if TYPE_CHECKING:
     from supertrainer.benchmark.coordinates import Coordinate, CoordinateCheck
 
-PARAMETRIZATIONS = ("mup", "sp")
-NAMES = {"mup": "μP", "sp": "standard parametrization"}
 WIDTHS, DEPTHS = "64,128,256,512", "2,4,8,16"
-SMALLEST_WIDTH = 64  # two heads of 32 that share a key and value head
 _EPILOG = """μP must hold the bounds, and the standard parametrization must not: a check that lets it pass sees nothing.
 
 exit codes: 0 both are so; 1 one isn't; 2 the command is refused.
@@ -65,10 +61,7 @@ def _check(options: argparse.Namespace) -> CoordinateCheck:
     from supertrainer.benchmark.coordinates import CoordinateCheck
 
     text = options.sizes or (DEPTHS if options.depth else WIDTHS)
-    try:
-        sizes = sorted({int(word) for word in text.split(",")})
-    except ValueError:
-        raise ConfigError(f"--sizes {text}: no list of whole numbers.", fix=f"--sizes {WIDTHS}.") from None
+    sizes = whole_numbers(text, flag="--sizes", example=f"--sizes {WIDTHS}.")
     unit = 1 if options.depth else SMALLEST_WIDTH
     if len(sizes) < 2 or sizes[0] < 1 or any(size % unit for size in sizes):
         what = "numbers of blocks" if options.depth else f"multiples of {unit}"
@@ -95,7 +88,7 @@ def _check(options: argparse.Namespace) -> CoordinateCheck:
 def _run(check: CoordinateCheck, *, out: Path | None, as_json: bool) -> int:
     from supertrainer.benchmark.coordinates import breaches, measure, slopes
 
-    found = {name: list(measure(check, parametrization=name)) for name in PARAMETRIZATIONS}
+    found = {name: list(measure(check, parametrization=name)) for name in NAMES}
     fitted = {name: slopes(coordinates) for name, coordinates in found.items()}
     broken = {name: breaches(lines) for name, lines in fitted.items()}
     held = not broken["mup"] and bool(broken["sp"])
@@ -139,26 +132,12 @@ def _write(
     from supertrainer.benchmark.scaling_plots import draw_coordinates
 
     files: dict[str, bytes | str] = {
-        "coordinates.csv": _csv([vars(one) for coordinates in found.values() for one in coordinates]),
-        "slopes.csv": _csv([{"parametrization": name, **row} for name in fitted for row in _rows(fitted[name])]),
+        "coordinates.csv": csv_text([vars(one) for coordinates in found.values() for one in coordinates]),
+        "slopes.csv": csv_text([{"parametrization": name, **row} for name in fitted for row in _rows(fitted[name])]),
     }
     prefix = "coord_check_depth" if check.axis == "depth" else "coord_check"
     for name, coordinates in found.items():
         title = f"{NAMES[name]}: mean |activation| over {check.axis}"
         size_name = "blocks" if check.axis == "depth" else "width"
         files[f"{prefix}_{name}.png"] = draw_coordinates(coordinates, title=title, size_name=size_name)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        for name, content in files.items():
-            write_atomic(directory / name, content)
-    except OSError as error:
-        raise ConfigError(f"--out {directory} can't be written: {error}.", fix="name another directory.") from error
-    return [directory / name for name in files]
-
-
-def _csv(rows: Sequence[Mapping[str, Any]]) -> str:
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-    return text.getvalue()
+    return write_files(directory, files)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import math
 import sys
 from collections.abc import Sequence
@@ -13,15 +11,13 @@ from typing import TYPE_CHECKING
 
 from supertrainer.config.option_parser import OptionParser
 from supertrainer.core.errors import INTERRUPTED, ConfigError, SupertrainerError
-from supertrainer.core.files import write_atomic
 from supertrainer.launch.table import aligned
 from supertrainer.operations.corpus_arguments import add_corpus, corpus_config
+from supertrainer.operations.scaling_files import NAMES, SMALLEST_WIDTH, csv_text, whole_numbers, write_files
 
 if TYPE_CHECKING:
     from supertrainer.benchmark.transfer import Losses, TransferSweep, Trial
 
-NAMES = {"mup": "μP", "sp": "standard parametrization"}
-SMALLEST_WIDTH = 64  # two heads of 32 that share a key and value head
 FARTHEST = 1.0  # doublings between the best rates of the narrowest and the widest model
 _EPILOG = """Each run is trained by the ordinary trainer, for the same steps on the same rows, and scored on held-out
 documents. A run that doesn't have its learning rate for half of its steps, since it warms up, is an error.
@@ -70,7 +66,8 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
 def _sweep(options: argparse.Namespace) -> TransferSweep:
     from supertrainer.benchmark.transfer import TransferSweep
 
-    widths, exponents = _numbers(options.widths, "--widths"), _numbers(options.rates, "--rates")
+    widths = whole_numbers(options.widths, flag="--widths", example="--widths=64,128.")
+    exponents = whole_numbers(options.rates, flag="--rates", example="--rates=-10,-8,-6.")
     if len(widths) < 2 or any(width < 1 or width % SMALLEST_WIDTH for width in widths):
         raise ConfigError(
             f"--widths {options.widths}: two or more multiples of {SMALLEST_WIDTH} are needed.",
@@ -87,13 +84,6 @@ def _sweep(options: argparse.Namespace) -> TransferSweep:
         )
     rates = [2.0**exponent for exponent in exponents]
     return TransferSweep(widths, rates, steps=options.steps, warmup_steps=options.warmup_steps)
-
-
-def _numbers(text: str, flag: str) -> list[int]:
-    try:
-        return sorted({int(word) for word in text.split(",")})
-    except ValueError:
-        raise ConfigError(f"{flag} {text}: no list of whole numbers.", fix=f"{flag}=64,128.") from None
 
 
 def _run(sweep: TransferSweep, options: argparse.Namespace) -> int:
@@ -136,15 +126,6 @@ def _write(trials: Sequence[Trial], found: Losses, *, directory: Path) -> None:
     """What there is so far: a sweep that is interrupted leaves what it came to."""
     from supertrainer.benchmark.scaling_plots import draw_transfer
 
-    text = io.StringIO()
-    writer = csv.DictWriter(text, list(vars(trials[0])), lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(vars(trial) for trial in trials)
     title = "Held-out loss over the learning rate"
     picture = draw_transfer({NAMES[name]: curves for name, curves in found.items()}, title=title)
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        write_atomic(directory / "trials.csv", text.getvalue())
-        write_atomic(directory / "lr_transfer.png", picture)
-    except OSError as error:
-        raise ConfigError(f"--out {directory} can't be written: {error}.", fix="name another directory.") from error
+    write_files(directory, {"trials.csv": csv_text([vars(trial) for trial in trials]), "lr_transfer.png": picture})
