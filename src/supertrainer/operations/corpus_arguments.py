@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from supertrainer.core.errors import ConfigError, Problem
+from supertrainer.core.errors import ConfigError, DataError, Problem
 from supertrainer.data.streams.schema import StreamDatasetConfig
 
 if TYPE_CHECKING:
@@ -21,8 +22,13 @@ repeated"""
 
 def add_corpus(parser: argparse.ArgumentParser) -> None:
     """Adds --source and what says how sources are read."""
+    parser.add_argument("--source", action="append", required=True, metavar="[NAME=]PATH", help=SOURCE_HELP)
+    add_reading(parser)
+
+
+def add_reading(parser: argparse.ArgumentParser) -> None:
+    """Adds what says how sources are read."""
     add = parser.add_argument
-    add("--source", action="append", required=True, metavar="[NAME=]PATH", help=SOURCE_HELP)
     add("--text-column", default="text", metavar="NAME", help="column or key that holds the text; default text")
     add(
         "--separator",
@@ -30,6 +36,7 @@ def add_corpus(parser: argparse.ArgumentParser) -> None:
         help=r"between documents of a plain text file, '\n\n' say; default: a file is one",
     )
     add("--format", default="auto", metavar="FORMAT", help="of all sources, where their endings don't tell")
+    add("--files", metavar="PATTERN", help="of the files inside a folder or Hub id; default: all of a format")
 
 
 def corpus_config(options: argparse.Namespace, **keys: Any) -> StreamDatasetConfig:
@@ -44,7 +51,7 @@ def corpus_config(options: argparse.Namespace, **keys: Any) -> StreamDatasetConf
     """
     separator = options.separator
     if separator is not None:  # a shell gives no line break easily
-        separator = separator.replace("\\n", "\n").replace("\\t", "\t")
+        separator = separator.replace("\\n", "\n").replace("\\r", "\r").replace("\\t", "\t")
     sources: dict[str, dict[str, Any]] = {}
     for name, path in map(_named, options.source):
         if name in sources:
@@ -54,6 +61,7 @@ def corpus_config(options: argparse.Namespace, **keys: Any) -> StreamDatasetConf
             "text_column": options.text_column,
             "document_separator": separator,
             "format": options.format,
+            "files": options.files,
         }
     try:
         return StreamDatasetConfig.model_validate(
@@ -76,6 +84,55 @@ def corpus_files(config: StreamDatasetConfig, *, tokenizer: str | None) -> Itera
 
     for name, source in config.sources.items():
         yield SourceFiles.of(name, source, tokenizer=tokenizer, cache=config.cache)
+
+
+class CorpusTexts:
+    """The texts of a corpus as they stand in its files, and what was seen of them.
+
+    Attributes:
+        documents: that were read.
+        bytes: of them, in UTF-8.
+        odd: kinds of odd documents with their number, those that were met.
+    """
+
+    def __init__(self, files: Sequence[SourceFiles], config: StreamDatasetConfig, *, no_ids: tuple[str, str]) -> None:
+        """
+        Args:
+            files: of the sources.
+            config: policies for odd documents.
+            no_ids: why a source of token ids is refused, and what to do instead.
+        """
+        self._files, self._config, self._no_ids = files, config, no_ids
+        self.documents = self.bytes = 0
+        self.odd: Counter[str] = Counter()
+
+    def __iter__(self) -> Iterator[str]:
+        from supertrainer.data.streams.reading import every_document
+
+        for files in self._files:
+            for text, odd in every_document(files, self._config):
+                self.odd.update(odd_counts(odd))
+                if not isinstance(text, str):
+                    why, fix = self._no_ids
+                    raise DataError(f"--source {files.name} holds token ids: {why}.", fix=fix)
+                if text:
+                    self.documents += 1
+                    self.bytes += len(text.encode())
+                    yield text
+
+
+def in_parts(texts: Iterable[str], *, characters: int) -> Iterator[list[str]]:
+    """Texts in lists of about as many characters."""
+    part: list[str] = []
+    size = 0
+    for text in texts:
+        part.append(text)
+        size += len(text)
+        if size >= characters:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
 def odd_counts(odd: Sequence[int]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from supertrainer.config.option_parser import OptionParser
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import json_text
 from supertrainer.launch.table import aligned
-from supertrainer.operations.corpus_arguments import add_corpus, corpus_config, corpus_files, odd_counts
+from supertrainer.operations.corpus_arguments import add_corpus, corpus_config, corpus_files, in_parts, odd_counts
 
 if TYPE_CHECKING:
     from supertrainer.data.streams.blocks import SourceFiles
@@ -100,13 +100,7 @@ def _count(options: argparse.Namespace) -> dict[str, Count]:
     from supertrainer.data.streams.tokenizer_files import read_tokenizer
 
     tokenizer = read_tokenizer(options.tokenizer)
-    encoder = DocumentEncoder(
-        tokenizer,
-        add_bos=config.add_bos,
-        add_eos=config.add_eos,
-        special_tokens=config.special_tokens,
-        huge_characters=config.huge_characters,
-    )
+    encoder = DocumentEncoder.of(config, tokenizer)
     return {
         files.name: _count_source(files, config, encoder)
         for files in corpus_files(config, tokenizer=tokenizer_digest(tokenizer))
@@ -128,26 +122,12 @@ def _count_source(files: SourceFiles, config: StreamDatasetConfig, encoder: Docu
                 count.documents += 1
                 count.tokens += len(encoder.framed(document))
 
-    for part in _parts(texts()):
+    for part in in_parts(texts(), characters=_AT_ONCE):
         count.documents += len(part)
         count.bytes += sum(len(text.encode()) for text in part)
         count.words += sum(len(text.split()) for text in part)
         count.tokens += sum(map(len, encoder.encode(part)))
     return count
-
-
-def _parts(texts: Iterator[str]) -> Iterator[list[str]]:
-    """Texts in lists of about as many characters."""
-    part: list[str] = []
-    size = 0
-    for text in texts:
-        part.append(text)
-        size += len(text)
-        if size >= _AT_ONCE:
-            yield part
-            part, size = [], 0
-    if part:
-        yield part
 
 
 def _table(counts: dict[str, Count]) -> str:

@@ -5,32 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from pydantic import ValidationError
-
+from supertrainer.config.option_parser import OptionParser
 from supertrainer.core.errors import ConfigError, DataError, SupertrainerError
-from supertrainer.core.files import json_text
-from supertrainer.data.streams.blocks import SourceFiles
 from supertrainer.data.streams.encoding import DocumentEncoder, tokenizer_digest
 from supertrainer.data.streams.memmap import MemmapWriter
-from supertrainer.data.streams.reading import every_document
 from supertrainer.data.streams.schema import StreamDatasetConfig
 from supertrainer.data.streams.tokenizer_files import read_tokenizer
 from supertrainer.data.streams.units import ODD_KINDS
+from supertrainer.operations.corpus_arguments import CorpusTexts, add_reading, corpus_config, corpus_files, in_parts
 
 _BATCH_CHARACTERS = 4 << 20
 
 
 def main(argv: Sequence[str]) -> int:
     """Runs the command and returns its exit code, as `main.py` does."""
-    options = _parser().parse_args(argv)
     try:
-        config = _config(options)
-        facts = tokenize(config, output=Path(options.output))
+        options = _parse(argv)
+        keys = {name: vars(options)[name] for name in ("tokenizer", "special_tokens", "cache")}
+        facts = tokenize(corpus_config(options, **keys), output=options.output)
     except SupertrainerError as error:
         print(error, file=sys.stderr)
         return error.exit_code
@@ -63,88 +59,29 @@ def tokenize(config: StreamDatasetConfig, *, output: Path) -> dict[str, Any]:
     started = time.perf_counter()
     tokenizer = read_tokenizer(config.tokenizer)
     digest = tokenizer_digest(tokenizer)
-    encoder = DocumentEncoder(
-        tokenizer,
-        add_bos=False,
-        add_eos=False,
-        special_tokens=config.special_tokens,
-        huge_characters=config.huge_characters,
-    )
-    odd = [0] * len(ODD_KINDS)
-    sources = [
-        SourceFiles.of(name, source, tokenizer=digest, cache=config.cache) for name, source in config.sources.items()
-    ]
+    encoder = DocumentEncoder.of(config.model_copy(update={"add_bos": False, "add_eos": False}), tokenizer)
+    sources = list(corpus_files(config, tokenizer=digest))
+    texts = CorpusTexts(sources, config, no_ids=("they are made already", "its files as they are."))
     with MemmapWriter(output, vocab_size=len(tokenizer), tokenizer=digest) as writer:
-        for source in sources:
-            for texts in _batches(every_document(source, config), odd):
-                for tokens in encoder.encode(texts):
-                    writer.append(tokens)
+        for part in in_parts(texts, characters=_BATCH_CHARACTERS):
+            for tokens in encoder.encode(part):
+                writer.append(tokens)
         if not writer.documents:
             raise DataError("there is no document to write.", fix="other files, or other policies.")
-        counts = {"odd": dict(zip(ODD_KINDS, odd, strict=True))}
-        writer.commit(
-            **counts, sources={name: stamp for source in sources for name, stamp in source.fingerprint().items()}
-        )
-    return {
-        "documents": writer.documents,
-        "tokens": writer.tokens,
-        **counts,
-        "seconds": time.perf_counter() - started,
-    }
+        odd = {kind: texts.odd[kind] for kind in ODD_KINDS}
+        stamps = {name: stamp for source in sources for name, stamp in source.fingerprint().items()}
+        writer.commit(odd=odd, sources=stamps)
+    seconds = time.perf_counter() - started
+    return {"documents": writer.documents, "tokens": writer.tokens, "odd": odd, "seconds": seconds}
 
 
-def _batches(documents: Iterable[tuple[str | np.ndarray, list[int]]], odd: list[int]) -> Iterable[list[str]]:
-    texts: list[str] = []
-    size = 0
-    for content, left_out in documents:
-        for index, count in enumerate(left_out):
-            odd[index] += count
-        if not isinstance(content, str):
-            raise DataError("a source holds token ids already.", fix="its files as they are.")
-        if content:
-            texts.append(content)
-            size += len(content)
-        if size >= _BATCH_CHARACTERS:
-            yield texts
-            texts, size = [], 0
-    yield texts
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="tokenize_corpus.py", description=__doc__)
-    parser.add_argument("source", help="file, folder, 'pattern', package://MODULE/PATTERN, or Hub id")
-    parser.add_argument("output", help="NAME.bin, which must not be there yet")
-    parser.add_argument("--tokenizer", required=True, help="directory, run directory, GGUF file or Hub id")
-    parser.add_argument("--format", default="auto", help="auto, text, jsonl, parquet or arrow")
-    parser.add_argument("--files", help="pattern of the files inside a folder or Hub id")
-    parser.add_argument("--text-column", default="text", help="column or key that holds a document's text")
-    parser.add_argument("--separator", help=r"between documents in plain text files, such as '\n\n\n'")
-    parser.add_argument(
-        "--special-tokens", default="text", help="text or token: special tokens written out in documents"
-    )
-    parser.add_argument("--cache", help="where compressed text is unpacked")
-    return parser
-
-
-def _config(options: argparse.Namespace) -> StreamDatasetConfig:
-    separator = None if options.separator is None else options.separator.encode().decode("unicode_escape")
-    source = {
-        "path": options.source,
-        "files": options.files,
-        "format": options.format,
-        "text_column": options.text_column,
-        "document_separator": separator,
-    }
-    node = {
-        "_target_": "supertrainer.data.streams.dataset.StreamDataset",
-        "sources": {"tokens": source},
-        "tokenizer": options.tokenizer,
-        "special_tokens": options.special_tokens,
-        "cache": options.cache,
-    }
-    try:
-        return StreamDatasetConfig.model_validate_json(json_text(node))
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise ConfigError(f"{place}: {first['msg'].removeprefix('Value error, ')}") from None
+def _parse(argv: Sequence[str]) -> argparse.Namespace:
+    parser = OptionParser(prog="tokenize_corpus.py", description=__doc__)
+    add = parser.add_argument
+    add("source", nargs=1, type="tokens={}".format, help="file, folder, 'pattern', package://MODULE/PATTERN, or Hub id")
+    add("output", type=Path, help="NAME.bin, which must not be there yet")
+    add_reading(parser)
+    add("--tokenizer", required=True, help="directory, run directory, GGUF file or Hub id")
+    add("--special-tokens", default="text", help="text or token: special tokens written out in documents")
+    add("--cache", help="where compressed text is unpacked")
+    return parser.parse_args(argv)

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from supertrainer.config.option_parser import OptionParser
-from supertrainer.core.errors import ConfigError, DataError, SupertrainerError
-from supertrainer.data.streams.schema import StreamDatasetConfig
-from supertrainer.operations.corpus_arguments import add_corpus, corpus_config, corpus_files, odd_counts
+from supertrainer.core.errors import ConfigError, SupertrainerError
+from supertrainer.operations.corpus_arguments import CorpusTexts, add_corpus, corpus_config, corpus_files
 
 _EPILOG = """Special tokens are <|begin_of_text|>, <|end_of_text|> and <|pad|>; each byte is a token, so any text comes
 back. dataset.tokenizer=OUT trains with it. Without it, dataset.tokenizer_training.vocab_size does the same on the fly.
@@ -45,32 +44,6 @@ def _parse(argv: Sequence[str]) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
-class _Texts:
-    """The texts of a corpus, and what was seen of them."""
-
-    def __init__(self, config: StreamDatasetConfig) -> None:
-        self._config = config
-        self.documents = self.bytes = 0
-        self.odd: dict[str, int] = {}
-
-    def __iter__(self) -> Iterator[str]:
-        from supertrainer.data.streams.reading import every_document
-
-        for files in corpus_files(self._config, tokenizer=None):
-            for text, odd in every_document(files, self._config):
-                for kind, count in odd_counts(odd).items():
-                    self.odd[kind] = self.odd.get(kind, 0) + count
-                if not isinstance(text, str):
-                    raise DataError(
-                        f"--source {files.name} holds token ids: no tokenizer can be trained on them.",
-                        fix="the texts that they were made of.",
-                    )
-                if text:
-                    self.documents += 1
-                    self.bytes += len(text.encode())
-                    yield text
-
-
 def _train(options: argparse.Namespace) -> None:
     out: Path = options.out
     if out.is_file() or (out.is_dir() and any(out.iterdir())):
@@ -80,7 +53,10 @@ def _train(options: argparse.Namespace) -> None:
     config = corpus_config(options, tokenizer_training={"vocab_size": options.vocab_size})
     from supertrainer.data.tokenizer import train_tokenizer, write_tokenizer
 
-    texts = _Texts(config)
+    files = list(corpus_files(config, tokenizer=None))
+    texts = CorpusTexts(
+        files, config, no_ids=("no tokenizer can be trained on them", "the texts that they were made of.")
+    )
     tokenizer = train_tokenizer(texts, vocab_size=options.vocab_size, max_length=options.max_length)
     write_tokenizer(tokenizer, out)
     left_out = "".join(f", {count:,} {kind}" for kind, count in texts.odd.items())

@@ -86,14 +86,7 @@ class StreamDataset:
 
     @functools.cached_property
     def _encoder(self) -> DocumentEncoder:
-        config = self.config
-        return DocumentEncoder(
-            self.tokenizer(),
-            add_bos=config.add_bos,
-            add_eos=config.add_eos,
-            special_tokens=config.special_tokens,
-            huge_characters=config.huge_characters,
-        )
+        return DocumentEncoder.of(self.config, self.tokenizer())
 
     def fingerprint(self) -> dict[str, dict[str, Any]]:
         """{source/file: {size, sha256}}: another one means other documents. Large files are sampled, see `files`."""

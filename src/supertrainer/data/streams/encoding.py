@@ -14,6 +14,8 @@ from supertrainer.core.errors import ConfigError
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+    from supertrainer.data.streams.schema import StreamDatasetConfig
+
 _SPACE = re.compile(r"\s")
 
 
@@ -63,6 +65,21 @@ class DocumentEncoder:
         self._bos, self._eos = bos if add_bos else None, eos if add_eos else None
         self._huge = huge_characters
         self._characters = self._tokens = 0
+
+    @classmethod
+    def of(cls, config: StreamDatasetConfig, tokenizer: PreTrainedTokenizerBase) -> DocumentEncoder:
+        """As a dataset's config says.
+
+        Raises:
+            ConfigError: the tokenizer can't do it.
+        """
+        return cls(
+            tokenizer,
+            add_bos=config.add_bos,
+            add_eos=config.add_eos,
+            special_tokens=config.special_tokens,
+            huge_characters=config.huge_characters,
+        )
 
     def encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         """The token ids of each text: int32, with BOS and EOS once each where they are asked for."""
