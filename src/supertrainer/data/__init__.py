@@ -7,7 +7,7 @@ May import config and core. From a source to tensors:
     sources, rows            raw columns -> rows of the declared columns
     findings, validation     the checks, and what is wrong told at once
     splitting, report        made splits and limits; what became of the rows
-    base, bert               the dataset class of a task: all of the above
+    base, bert, llm, mllm    the dataset class of a task: all of the above; conversations: what llm and mllm share
     tokenization, collation  rows -> token ids -> padded tensors
     batching                 the rows of every optimizer step, process and micro-batch
     tokenizer                a tokenizer that is trained on a corpus

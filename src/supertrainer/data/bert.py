@@ -219,7 +219,7 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             encoded = encode_words(rows["text"], tokenizer, max_length=max_length, tags=tags)
         else:
             encoded = self._encode_texts(rows, tokenizer, max_length=max_length)
-        self._report_lengths(rows, encoded, max_length=max_length)
+        self._report(rows, self._length_notes(rows, encoded, max_length=max_length))
         self._encoded.append((rows, tokenizer, encoded))
         return encoded
 
@@ -240,16 +240,6 @@ class BertDataset(TaskDataset[BertDatasetConfig]):
             return encoded
         column = given.select_columns("label").with_format("arrow")[:].column("label").combine_chunks()
         return encoded.add_column("labels", column)
-
-    def _report_lengths(self, rows: datasets.Dataset, encoded: datasets.Dataset, *, max_length: int) -> None:
-        """Says what became of long texts, in the log and, for a whole split, among the notes of the report."""
-        splits = self.load() if self._splits is not None else None
-        split = next((name for name, found in (splits or {}).items() if found is rows), None)
-        for line in self._length_notes(rows, encoded, max_length=max_length):
-            log.info(line if split is None else f"{split}: {line}")
-            note = f"{split}: {line}"
-            if splits is not None and split is not None and note not in splits.report.notes:
-                splits.report.notes.append(note)  # once, also where another tokenizer object encodes the rows again
 
     def _length_notes(self, rows: datasets.Dataset, encoded: datasets.Dataset, *, max_length: int) -> list[str]:
         if self.config.long_texts == "stride" and self.task != "token_classification":

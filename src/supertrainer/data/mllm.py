@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supertrainer.config.tasks import Task
-from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
-from supertrainer.data.base import TaskDataset
-from supertrainer.data.chat.cache import TokenCache, cache_key
+from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat.conversation import Conversation, read_conversation
 from supertrainer.data.chat.encoding import trained_answers
+from supertrainer.data.conversations import MALFORMED, NO_ANSWER, ConversationDataset
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.images import PictureFault
-from supertrainer.data.llm import MALFORMED, NO_ANSWER
 from supertrainer.data.preview import TextView, text_views
-from supertrainer.data.rows import Column, Rows
+from supertrainer.data.rows import Rows
 from supertrainer.data.schema import MllmDatasetConfig
 from supertrainer.data.tables import RawRows
 from supertrainer.data.tokenization import resolve_max_length
@@ -43,7 +41,7 @@ BROKEN = Kind(
 KEPT = ("messages", "tools", "pictures", "sizes", "question_type", "identity")
 
 
-class MllmDataset(TaskDataset[MllmDatasetConfig]):
+class MllmDataset(ConversationDataset[MllmDatasetConfig]):
     """Rows for a vision-language model. What the other tasks call a tokenizer is the model's processor here.
 
     Args:
@@ -73,10 +71,6 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         self.task: Task = task
         self.store = PictureStore(max_pixels=config.max_pixels, background=config.background)
         self._processors: list[tuple[Any, PictureProcessor]] = []
-        self._encoded: list[tuple[datasets.Dataset, Any, datasets.Dataset]] = []
-
-    def columns(self) -> list[Column]:
-        return [Column("messages", "messages", "text", "dataset.columns.messages")]
 
     @property
     def text_columns(self) -> list[str]:
@@ -154,11 +148,6 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         """As for every dataset, and a hash over the pictures of the rows."""
         return {**super().fingerprint(), "pictures": self.store.fingerprint()}
 
-    def conversation(self, split: str, number: int) -> Conversation:
-        """A row's messages and tools; its `prompt` and `reference` are what a generation gets and should say."""
-        row = self.load()[split][number]
-        return read_conversation(row["messages"], row["tools"])
-
     def processor(self, processor: ProcessorMixin) -> PictureProcessor:
         """The model's processor with the template of the config set; the same one again gives the same object."""
         for known, made in self._processors:
@@ -180,7 +169,7 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         return picture_prompt(
             self.conversation(split, number),
             pictures=row["pictures"],
-            sizes=_pairs(row["sizes"]),
+            sizes=size_pairs(row["sizes"]),
             place=row["source_row"],
             processor=self.processor(processor),
         )
@@ -194,13 +183,7 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
         Raises:
             ConfigError, DataError: as `encode`, for all splits at once.
         """
-        problems: list[Problem] = []
-        for name in self.load() if split == "train" else (split,):
-            try:
-                self.encode(self.load()[name], tokenizer)
-            except DataError as error:
-                problems += error.problems
-        raise_all(DataError, problems)
+        self.require_encodable(split, tokenizer)
         rows = self.load()[split]
         return PictureRows(self.encode(rows, tokenizer), rows, store=self.store, processor=self.processor(tokenizer))
 
@@ -214,56 +197,23 @@ class MllmDataset(TaskDataset[MllmDatasetConfig]):
             rows, numbers, tokenizer=pictures.tokenizer, places=places, picture_token=pictures.picture_token
         )
 
-    def encode(self, rows: datasets.Dataset, tokenizer: Any) -> datasets.Dataset:
-        """Encodes rows of `load`; the same rows and processor again give the same object.
+    def contents(self, rows: datasets.Dataset) -> Iterable[str]:
+        yield from super().contents(rows)
+        yield from map(str, rows["sizes"])
 
-        Sets `dataset.chat_template` on the processor and its tokenizer, so that it is saved with the model.
-
-        Args:
-            tokenizer: the model's processor.
-
-        Returns:
-            `input_ids` and `labels` (int32 lists; the id where a token is to be learnt, else -100; not shifted),
-            `length` with the tokens of pictures, `picture_tokens`, `truncated`, and `row`, the number of the row that
-            it comes from.
-
-        Raises:
-            ConfigError: `dataset.max_length` is more than the tokenizer's limit, or the processor can't be used.
-            DataError: rows are too long, or refused by the template, or have nothing to learn.
-        """
-        import datasets
-
-        for before, same, encoded in self._encoded:
-            if before is rows and same is tokenizer:
-                return encoded
+    def job(self, rows: datasets.Dataset, tokenizer: Any, *, talks: Sequence[Conversation]) -> PictureJob:
         pictures = self.processor(tokenizer)
-        columns = rows[:]
-        texts = list(zip(columns["messages"], columns["tools"], strict=True))
-        job = PictureJob(
+        return PictureJob(
             config=self.config,
             tokenizer=pictures.tokenizer,
             max_length=resolve_max_length(self.config.max_length, pictures.tokenizer),
             split=self._split_of(rows) or "rows",
-            places=columns["source_row"],
+            places=rows["source_row"],
             pictures=pictures,
-            sizes=[_pairs(sizes) for sizes in columns["sizes"]],
+            sizes=list(map(size_pairs, rows["sizes"])),
         )
-        cache = TokenCache.of(self.config.cache)
-        key, found = "", None
-        if cache is not None:
-            of_rows = zip(texts, columns["sizes"], strict=True)
-            contents = (part for (messages, tools), sizes in of_rows for part in (messages, tools, str(sizes)))
-            key = cache_key(contents, pictures.tokenizer, settings=job.settings)
-            found = cache.read(key)
-        table, notes = found or job.run([read_conversation(*text) for text in texts])
-        if cache is not None and found is None:
-            cache.write(key, table, notes)
-        job.require_trained_share(table)
-        self._report(rows, notes["lines"])
-        encoded = datasets.Dataset(table)
-        self._encoded.append((rows, tokenizer, encoded))
-        return encoded
 
 
-def _pairs(sizes: Sequence[int]) -> list[Size]:
+def size_pairs(sizes: Sequence[int]) -> list[Size]:
+    """Width and height of each picture, of a row's `sizes`."""
     return list(zip(sizes[::2], sizes[1::2], strict=True))

@@ -21,6 +21,7 @@ from supertrainer.core.run_directory import RunDirectory
 from supertrainer.data.chat.conversation import Conversation, read_conversation, text_in
 from supertrainer.data.chat.turns import as_text
 from supertrainer.data.collation import EncodedRows
+from supertrainer.data.mllm import size_pairs
 from supertrainer.data.vision.prompts import PicturePrompts, picture_prompt
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import Answer, position_limit
@@ -125,13 +126,13 @@ def asked_of(
     processor, limit = dataset.processor(engine.trained.processor), position_limit(engine.trained.model)
     prompts, kept, long = [], [], 0
     for place, (messages, tools) in enumerate(zip(rows["messages"], rows["tools"], strict=True)):
-        talk, sizes = read_conversation(messages, tools), rows["sizes"][place]
+        talk = read_conversation(messages, tools)
         if talk.answer_text is None:
             continue
         prompt = picture_prompt(
             talk,
             pictures=rows["pictures"][place],
-            sizes=list(zip(sizes[::2], sizes[1::2], strict=True)),
+            sizes=size_pairs(rows["sizes"][place]),
             place=rows["source_row"][place],
             processor=processor,
         )
