@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -57,12 +57,8 @@ class LlmInferencer(TaskInferencer):
         prompts = [self.prompt_of(row) for row in rows]
         generation, first_row = self.config.generation, self._row
         self._row += len(rows)
-        found: dict[int, Row] = {}
-        for number, answers in self.engine.answers(prompts, generation=generation, first_row=first_row):
-            found[number] = answer_cells(answers)
-            if len(found) % TOLD_EVERY == 0:
-                log.info("%d of %d prompts answered", len(found), len(prompts))
-        return [found[number] for number in range(len(rows))]
+        found = self.engine.answers(prompts, generation=generation, first_row=first_row)
+        return [answer_cells(answers) for answers in in_order(found, count=len(prompts), what="prompts")]
 
     def prompt_of(self, row: Row) -> list[int]:
         """The token ids of a row's prompt.
@@ -139,6 +135,22 @@ class LlmInferencer(TaskInferencer):
         if system and messages[0]["role"] != "system":
             return [{"role": "system", "content": system}, *messages]
         return messages
+
+
+def in_order(found: Iterable[tuple[int, Sequence[Answer]]], *, count: int, what: str) -> list[Sequence[Answer]]:
+    """Answers by the numbers of their prompts, and a line in the log now and then.
+
+    Args:
+        found: numbers with answers, as an engine gives them.
+        count: of the prompts; each is answered.
+        what: they are, for the log.
+    """
+    answers: dict[int, Sequence[Answer]] = {}
+    for number, given in found:
+        answers[number] = given
+        if len(answers) % TOLD_EVERY == 0:
+            log.info("%d of %d %s answered", len(answers), count, what)
+    return [answers[number] for number in range(count)]
 
 
 def answer_columns(*, several: bool) -> dict[str, type]:

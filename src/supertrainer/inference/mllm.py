@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +17,10 @@ from supertrainer.data.vision.prompts import PicturePrompts, Prompt, asked_in_ro
 from supertrainer.inference.base import InferenceResult, TaskInferencer
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import position_limit
-from supertrainer.inference.llm import TOLD_EVERY, answer_cells, answer_columns, problems_of_rows
+from supertrainer.inference.llm import answer_cells, answer_columns, in_order, problems_of_rows
 from supertrainer.inference.reading import Row, Rows
 from supertrainer.inference.schema import MllmInferencerConfig
 from supertrainer.models.saving import TrainedModel
-
-log = logging.getLogger(__name__)
 
 ASKED = ("messages", "conversations", "question", "prompt")
 CONVERSATIONS = ASKED[:2]
@@ -73,13 +70,9 @@ class MllmInferencer(TaskInferencer):
         )
         generation, first_row = self.config.generation, self._row
         self._row += len(rows)
-        found: dict[int, Row] = {}
         answered = self.engine.answers(prompts.ids, generation=generation, first_row=first_row, batch_of=prompts.batch)
-        for number, answers in answered:
-            found[number] = answer_cells([replace(answer, text=answer.text.strip()) for answer in answers])
-            if len(found) % TOLD_EVERY == 0:
-                log.info("%d of %d questions answered", len(found), len(rows))
-        return [found[number] for number in range(len(rows))]
+        found = in_order(answered, count=len(rows), what="questions")
+        return [answer_cells([replace(answer, text=answer.text.strip()) for answer in answers]) for answers in found]
 
     @property
     def processor(self) -> PictureProcessor:

@@ -109,6 +109,15 @@ class LlmColumns(StrictModel):
     messages: str | None = Field(default=None, description="A conversation: a list of {role, content}, or its JSON.")
     system: str | None = Field(default=None, description="A text: what comes before the conversation.")
 
+    def problems(self) -> Iterable[Problem]:
+        """A prompt and messages exclude each other."""
+        if self.prompt is not None and self.messages is not None:
+            yield Problem(
+                f"inferencer.columns: prompt={self.prompt} and messages={self.messages}.",
+                why="a row is one or the other.",
+                fix="inferencer.columns.prompt=null, or inferencer.columns.messages=null.",
+            )
+
 
 class LlmInferencerConfig(InferencerConfig):
     """Answers of a language model to a file's prompts or conversations."""
@@ -125,12 +134,7 @@ class LlmInferencerConfig(InferencerConfig):
 
     def rules(self, config: Any) -> Iterable[Problem]:
         yield from super().rules(config)
-        if self.columns.prompt is not None and self.columns.messages is not None:
-            yield Problem(
-                f"inferencer.columns: prompt={self.columns.prompt} and messages={self.columns.messages}.",
-                why="a row is one or the other.",
-                fix="inferencer.columns.prompt=null, or inferencer.columns.messages=null.",
-            )
+        yield from self.columns.problems()
         if self.plain_text and (self.columns.messages or self.columns.system or self.system):
             yield Problem(
                 "inferencer.plain_text=true with messages or a system text.",
@@ -139,7 +143,7 @@ class LlmInferencerConfig(InferencerConfig):
             )
 
 
-class MllmColumns(StrictModel):
+class MllmColumns(LlmColumns):
     """Names of the columns that a prompt with pictures is made of. null: the usual names that the file has."""
 
     images: tuple[str, ...] | None = Field(
@@ -148,8 +152,6 @@ class MllmColumns(StrictModel):
         "an empty cell is no picture. null: the first of image, images, image_path, …",
     )
     prompt: str | None = Field(default=None, description="A text: what is asked; <image> says where a picture stands.")
-    messages: str | None = Field(default=None, description="A conversation: a list of {role, content}, or its JSON.")
-    system: str | None = Field(default=None, description="A text: what comes before the conversation.")
 
 
 class MllmInferencerConfig(InferencerConfig):
@@ -169,9 +171,4 @@ class MllmInferencerConfig(InferencerConfig):
 
     def rules(self, config: Any) -> Iterable[Problem]:
         yield from super().rules(config)
-        if self.columns.prompt is not None and self.columns.messages is not None:
-            yield Problem(
-                f"inferencer.columns: prompt={self.columns.prompt} and messages={self.columns.messages}.",
-                why="a row is one or the other.",
-                fix="inferencer.columns.prompt=null, or inferencer.columns.messages=null.",
-            )
+        yield from self.columns.problems()

@@ -23,7 +23,7 @@ from transformers.utils import PushToHubMixin
 from supertrainer.core.errors import ConfigError, MissingDependencyError
 from supertrainer.core.files import read_json
 from supertrainer.models.loading import quiet_transformers
-from supertrainer.models.tokenizers import reset_tokenizer, save_tokenizer
+from supertrainer.models.tokenizers import require_padding, reset_tokenizer, save_tokenizer
 
 log = logging.getLogger(__name__)
 
@@ -100,15 +100,7 @@ def settle_tokenizer(processor: ProcessorMixin, *, padding_side: Literal["left",
     reset_tokenizer(tokenizer)
     if padding_side is not None:
         tokenizer.padding_side = padding_side
-    if tokenizer.pad_token_id is None and tokenizer.eos_token is not None:
-        log.info("the tokenizer has no padding token: %s stands for it too", tokenizer.eos_token)
-        tokenizer.pad_token = tokenizer.eos_token
-    if tokenizer.pad_token_id is None:
-        raise ConfigError(
-            "the processor's tokenizer has no padding token.",
-            why="texts of different lengths are padded to one length within a batch.",
-            fix="add pad_token to its tokenizer_config.json.",
-        )
+    require_padding(tokenizer, what="the processor's tokenizer", borrows=True)
 
 
 def tokenizer_of(reader: ProcessorMixin | PreTrainedTokenizerBase) -> PreTrainedTokenizerBase:

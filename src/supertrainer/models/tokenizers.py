@@ -60,16 +60,29 @@ def read_tokenizer(
             fix="model.tokenizer=<a directory or Hub id that has one>.",
         ) from error
     reset_tokenizer(tokenizer)
-    if tokenizer.pad_token_id is None and borrows_padding and tokenizer.eos_token is not None:
+    require_padding(tokenizer, what=f"the tokenizer in {directory}", borrows=borrows_padding)
+    return tokenizer
+
+
+def require_padding(tokenizer: PreTrainedTokenizerBase, *, what: str, borrows: bool) -> None:
+    """Refuses a tokenizer without a padding token.
+
+    Args:
+        what: it is, for the message.
+        borrows: whether its end of text may stand for padding.
+
+    Raises:
+        ConfigError: it has none.
+    """
+    if tokenizer.pad_token_id is None and borrows and tokenizer.eos_token is not None:
         log.info("the tokenizer has no padding token: %s stands for it too", tokenizer.eos_token)
         tokenizer.pad_token = tokenizer.eos_token
     if tokenizer.pad_token_id is None:
         raise ConfigError(
-            f"the tokenizer in {directory} has no padding token.",
+            f"{what} has no padding token.",
             why="texts of different lengths are padded to one length within a batch.",
             fix="add pad_token to its tokenizer_config.json.",
         )
-    return tokenizer
 
 
 def find_source_of_tokenizer(reference: str | None, *, model: Source | None) -> Source:
