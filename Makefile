@@ -7,11 +7,11 @@ PYTHON     ?=
 PIP_ARGS   ?=
 EXPERIMENT ?= train_bert
 ARGS       ?=
-WORKERS    ?= 0
+WORKERS    ?= 2
 CONDA_ENV  ?= supertrainer
 CONDA_FILE ?= environment.export.yaml
 SUPERTRAINER_SLURM_ROOT ?= /tmp/supertrainer-slurm
-export PYTHON PIP_ARGS EXPERIMENT CONDA_ENV CONDA_FILE SUPERTRAINER_SLURM_ROOT
+export PYTHON PIP_ARGS EXPERIMENT WORKERS CONDA_ENV CONDA_FILE SUPERTRAINER_SLURM_ROOT
 
 # Relative, so that a checkout may lie in a folder with spaces in its name.
 # A language model is six times as large as the encoder: fewer rows, so that its demo takes minutes too.
@@ -44,8 +44,8 @@ demo: ## train a small real encoder on real text, minutes on a CPU [EXPERIMENT=t
 	@./scripts/setup.sh
 	@$(VENV_PYTHON) src/supertrainer/main.py "+experiment=$$EXPERIMENT" mode=toy $(DEMO_$(EXPERIMENT)) $(ARGS)
 
-test: setup ## run the tests and print the coverage [ARGS="tests/core -x"] [WORKERS=2: two processes]
-	@$(USE_TESTBED); OMP_NUM_THREADS=1 $(VENV_PYTHON) -m pytest -n $(WORKERS) --cov --cov-report=term $(ARGS)
+test: setup ## run the tests and print the coverage [ARGS="tests/core -x"] [WORKERS=2]
+	@$(USE_TESTBED); ./scripts/run_tests.sh $(ARGS)
 
 test-slurm: setup ## run the tests against a SLURM, which is started for them and stopped after [SLURM_ACCOUNTING=0] [ARGS="-k preempt"]
 	@status=0; trap : INT TERM; \

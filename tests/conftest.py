@@ -7,7 +7,6 @@ import ipaddress
 import os
 import socket
 import sys
-from typing import Any
 
 import pytest
 
@@ -24,19 +23,6 @@ for name in [name for name in os.environ if name.startswith("SUPERTRAINER__")]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A mistake shows in the first seconds: tests marked slow run after all others, each part in its own order."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is not None)
-
-
-@pytest.hookimpl(optionalhook=True)  # of xdist
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """With several processes (`-n 2`) a file stays in one, and all tests against the one SLURM do."""
-    from xdist.scheduler import LoadFileScheduling
-
-    class WholeFiles(LoadFileScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = str(super()._split_scope(nodeid))
-            return "tests/slurm" if file.startswith("tests/slurm/") else file
-
-    return WholeFiles(config, log)
 
 
 def pytest_collection_finish() -> None:
