@@ -25,6 +25,29 @@ TINY = [
     "trainer.training_kwargs.logging_steps=1",
 ]
 
+# The same of a pretraining: a decoder of one layer on the files in texts/.
+TINY_PRETRAIN = [
+    "+experiment=pretrain",
+    "model.num_layers=1",
+    "model.hidden_size=32",
+    "model.num_heads=4",
+    "model.num_kv_heads=2",
+    "model.parametrization.base.hidden_size=16",
+    "dataset=pretrain/text",
+    "dataset.sources.text.path=texts/*.txt",
+    "dataset.tokenizer_training.vocab_size=290",
+    "dataset.validation.share=0.2",
+    "trainer.global_batch_size=4",
+    "trainer.sequence_length=32",
+    "trainer.max_steps=12",
+    "trainer.schedule={name: constant, warmup_steps: 2}",
+    "trainer.eval_every=6",
+    "trainer.save_every=4",
+    "trainer.log_every=1",
+    "trainer.sample_tokens=4",
+    "run.name=small",
+]
+
 
 def write_rows(path: Path, *, count: int) -> None:
     """A learnable CSV file; every text differs."""

@@ -14,6 +14,7 @@ from supertrainer.operations.check_result import CheckResult
 from supertrainer.operations.opening import locate, require_same
 from supertrainer.operations.paths import relative
 from supertrainer.operations.snapshot import stored_identity
+from supertrainer.operations.untrained import nothing_trained
 
 _GIB = 2**30
 
@@ -30,6 +31,7 @@ def check_directory(config: Config, result: CheckResult) -> None:
     if there is not None and not config.run.fresh:
         require_same(run, config)
         state = "there already: the same command goes on with it"
+        state = "there already, nothing was trained in it yet" if nothing_trained(run) else state
     elif there is not None:
         state = "another one beside the one that is there"
     result.facts["run directory"] = f"{relative(run.path)} ({state})"

@@ -27,6 +27,7 @@ from supertrainer.core.run_directory import RunDirectory, next_free
 from supertrainer.launch.jobs import is_running
 from supertrainer.operations.progress import require_progress
 from supertrainer.operations.snapshot import stored_identity, write_snapshot
+from supertrainer.operations.untrained import nothing_trained, waits_for_a_job
 
 log = logging.getLogger(__name__)
 
@@ -138,7 +139,15 @@ def _stop_writing(message: str) -> None:
 
 
 def _begin(directory: RunDirectory, config: Config) -> int:
-    """Writes what a reader needs to know of this start, and returns the attempt's number."""
+    """Writes what a reader needs to know of this start, and returns the attempt's number.
+
+    Raises:
+        ConfigError: since the directory was found, another run has begun to train in it.
+        LaunchError: jobs start again and again without getting anywhere.
+    """
+    require_same(directory, config)
+    if nothing_trained(directory) and stored_identity(directory) not in (None, identity(config)):
+        log.info("nothing was trained in %s yet: it takes this config", directory.path)
     steps = CheckpointStore(directory.checkpoints, keep_last=None, keep_best=None).steps()
     newest_step = max(steps, default=None)
     require_progress(directory, newest_step=newest_step, allowed=config.cluster.max_attempts_without_progress)
@@ -179,7 +188,7 @@ def _to_extend(root: Path, wanted: Mapping[str, Any], source: Path | None) -> Ru
 
 
 def require_same(directory: RunDirectory, config: Config) -> None:
-    """Refuses a directory that holds another run.
+    """Refuses a directory that holds another run. One in which nothing was trained yet holds none.
 
     Raises:
         ConfigError: with the difference.
@@ -188,6 +197,8 @@ def require_same(directory: RunDirectory, config: Config) -> None:
     if stored is None:
         return  # made by a start that was killed before it wrote anything
     differing = differences(stored, wanted)
+    if differing and _binds_nobody(directory, stored, config):
+        return
     lines = "; ".join(f"{key}: {before!r} there, {after!r} here" for key, (before, after) in differing.items())
     if differing and not differing.keys() <= set(LENGTH_KEYS):
         raise ConfigError(
@@ -202,6 +213,12 @@ def require_same(directory: RunDirectory, config: Config) -> None:
         )
     if differing:
         _require_extendable(directory.path, differing, config)
+
+
+def _binds_nobody(directory: RunDirectory, stored: Mapping[str, Any], config: Config) -> bool:
+    """Whether a start ended there before it trained anything, so that its config may be changed."""
+    trainings = config.operation == stored.get("operation") == "train"
+    return trainings and nothing_trained(directory) and not waits_for_a_job(directory)
 
 
 def _require_extendable(directory: Path, differing: Mapping[str, tuple[Any, Any]], config: Config) -> None:

@@ -20,6 +20,7 @@ from supertrainer.operations.memory_record import record_estimate, record_measur
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.reporting import finish
 from supertrainer.operations.scoring import build_dataset, build_trainer, data_facts, score
+from supertrainer.operations.untrained import nothing_trained
 from supertrainer.trainers.devices import training_device
 from supertrainer.trainers.rehearsal import length_problems
 from supertrainer.trainers.results import TrainResult
@@ -108,13 +109,13 @@ def record_data(directory: RunDirectory, dataset: Any) -> None:
 
 
 def require_same_data(directory: RunDirectory, dataset: Any) -> dict[str, Any]:
-    """What the dataset read, by file, if it is what the run read before or the run has read nothing yet.
+    """What the dataset read, by file, if it is what the run read before or nothing was trained on that.
 
     Raises:
         DataError: with the files that changed.
     """
     sources = {name: _content(facts) for name, facts in dataset.fingerprint().items()}
-    if directory.data_json.is_file():
+    if directory.data_json.is_file() and not nothing_trained(directory):
         before = read_json(directory.data_json)["sources"]
         changed = sorted(name for name in before.keys() | sources.keys() if before.get(name) != sources.get(name))
         if changed:
