@@ -50,7 +50,7 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
         "did you mean tracker?",
         "run.nam='x': unknown key.",
         "did you mean name?",
-        "run.seed='1': is text; a whole number was expected.",
+        "run.seed='1': is text; a whole number from 0 to 4294967295 was expected.",
         "Fix: run.seed=1 without quotes.",
         "did you mean learning_rate?",
         "trainer.training_kwargs.learning_rate='1e-4' (str): TrainingArguments takes a float.",
@@ -88,7 +88,10 @@ def test_every_kind_of_mistake_in_one_command(capsys: pytest.CaptureFixture[str]
         (["+experiment=train_bert", "hydra.run.dir=x"], "not open to setting"),
         (["+experiment=train_bert", "hydra.launcher._target_=os.system"], "not open to setting"),
         (["+experiment=train_bert", "~nothing"], "no such key to leave out"),
-        (["+experiment=train_bert", "run.seed.deep=1"], "a whole number was expected"),
+        (
+            ["+experiment=train_bert", "run.seed.deep=1"],
+            "is keys and values; a whole number from 0 to 4294967295 was expected",
+        ),
         (["+experiment=train_bert", "run.seed=${nowhere}"], "can't be resolved"),
         (["+experiment=train_bert", "run.seed"], "not an override"),
         (["+experiment=train_bert", "run.name=a/b"], "run.name='a/b'"),
@@ -141,7 +144,10 @@ def test_a_mistake_in_the_environment_names_the_variable(
     monkeypatch.setenv("SUPERTRAINER__RUN__SEED", "abc")
     monkeypatch.setenv("SUPERTRAINER__TRACKER", "nonee")
     errors = refused(capsys, "+experiment=train_bert")
-    assert "run.seed='abc': is text; a whole number was expected. (from SUPERTRAINER__RUN__SEED)" in errors
+    assert (
+        "run.seed='abc': is text; a whole number from 0 to 4294967295 was expected. (from SUPERTRAINER__RUN__SEED)"
+        in errors
+    )
     assert "SUPERTRAINER__TRACKER: tracker=nonee: 'tracker' has no option 'nonee'." in errors
 
 

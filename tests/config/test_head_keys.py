@@ -52,15 +52,15 @@ def test_numbers_written_as_texts_are_told_at_the_boundary_whatever_the_head(tas
         "trainer.global_batch_size='16'",
     )
     assert "learning_rate='1e-4' (str): TrainingArguments takes a float." in told
-    assert "dataset.masking.probability='0.15': is text; a number was expected." in told
-    assert "dataset.max_length='128': is text; a whole number was expected." in told
-    assert "trainer.global_batch_size='16': is text; a whole number was expected." in told
+    assert "dataset.masking.probability='0.15': is text; a number above 0 and below 1 was expected." in told
+    assert "dataset.max_length='128': is text; a whole number of at least 4 or null was expected." in told
+    assert "trainer.global_batch_size='16': is text; a whole number of at least 1 was expected." in told
 
 
 def test_a_threshold_and_a_class_weight_are_numbers() -> None:
     told = refused(*EXPERIMENTS["multi_label"], "metric.threshold='0.5'", "trainer.class_weights={UK: '2'}")
-    assert "metric.threshold='0.5': is text; a number was expected." in told
-    assert "trainer.class_weights" in told
+    assert "metric.threshold='0.5': is text; a number above 0 and below 1 was expected." in told
+    assert "trainer.class_weights.UK='2': is text; a number above 0 was expected." in told
 
 
 @pytest.mark.parametrize("task", EXPERIMENTS)

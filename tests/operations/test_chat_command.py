@@ -186,8 +186,8 @@ def test_nothing_that_a_terminal_would_obey_is_printed() -> None:
     ("words", "message"),
     [
         (["m", "temprature=1"], "temprature=1: unknown key.\n  Fix: did you mean temperature"),
-        (["m", "temperature=hot"], "temperature=hot: Input should be a valid number"),
-        (["m", "device=gpu"], "device=gpu: Input should be 'auto', 'cpu' or 'cuda'"),
+        (["m", "temperature=hot"], "temperature='hot': is text; a number"),
+        (["m", "device=gpu"], "device='gpu': expected one of auto, cpu, cuda.\n  Fix: "),
         (["m", "n"], "2 models are given: m n"),
         ([], "no model is given"),
         (["m", "--sistem", "x"], "unknown flag --sistem.\n  Fix: did you mean --system"),

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import types
-import typing
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from omegaconf import DictConfig, ListConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 from pydantic import BaseModel, ValidationError
-from pydantic_core import ErrorDetails
 
 from supertrainer.config.compose import Composed
 from supertrainer.config.hydra_compose import plain
-from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.passthrough import Passthrough
 from supertrainer.config.rules import rule_problems
+from supertrainer.config.schema_problems import kind_of, schema_problems
 from supertrainer.config.secrets import secret_problems
 from supertrainer.config.spine import COMPONENTS, Config
 from supertrainer.config.strict import StrictModel
@@ -25,20 +22,6 @@ from supertrainer.config.targets import schema_class
 from supertrainer.core.errors import ConfigError, MissingDependencyError, Problem
 
 M = TypeVar("M", bound=StrictModel)
-
-_WANTED = {
-    "int_type": "a whole number",
-    "int_from_float": "a whole number",
-    "float_type": "a number",
-    "string_type": "text",
-    "bool_type": "true or false",
-    "tuple_type": "a list",
-    "list_type": "a list",
-    "dict_type": "keys and values",
-    "mapping_type": "keys and values",
-    "model_type": "keys and values",
-    "model_attributes_type": "keys and values",
-}
 
 
 def validate(composed: Composed, *, environment: Mapping[str, str]) -> Config:
@@ -115,7 +98,7 @@ def _component(name: str, node: Any, allowed: Sequence[str]) -> tuple[StrictMode
     if not isinstance(node, Mapping):
         return None, [
             Problem(
-                f"{name}={node!r}: is {_kind(node)}; a node with a _target_ was expected.",
+                f"{name}={node!r}: is {kind_of(node)}; a node with a _target_ was expected.",
                 fix=f"choose one with {name}=OPTION.",
             )
         ]
@@ -137,7 +120,7 @@ def _model(model: type[M], tree: Mapping[str, Any], *, path: str) -> tuple[M | N
     try:
         return model.model_validate_json(json.dumps(tree)), problems
     except ValidationError as error:
-        return None, problems + [_problem(detail, model, path) for detail in error.errors(include_url=False)]
+        return None, problems + schema_problems(error, model, path=path)
 
 
 def _passthrough_problems(model: type[BaseModel], tree: Mapping[str, Any], path: str) -> Iterator[Problem]:
@@ -149,93 +132,6 @@ def _passthrough_problems(model: type[BaseModel], tree: Mapping[str, Any], path:
                     yield from marker.problems(value, path=f"{path}.{name}" if path else name)
                 except MissingDependencyError as error:
                     yield from error.problems
-
-
-def _problem(detail: ErrorDetails, model: type[BaseModel], path: str) -> Problem:
-    """One pydantic error as a problem: dotted path, value, what was expected, the nearest name."""
-    where = _dotted(path, detail["loc"])
-    kind, value = detail["type"], detail.get("input")
-    if kind == "extra_forbidden":
-        owner = _model_at(model, detail["loc"][:-1])
-        known = [field.alias or name for name, field in owner.model_fields.items()] if owner else []
-        place = _dotted(path, detail["loc"][:-1])
-        why = f"{place} has no such key." if place else "there is no such key at the top of a config."
-        return Problem(
-            f"{where}={_shown(value)}: unknown key.", why=why, fix=did_you_mean(str(detail["loc"][-1]), known)
-        )
-    if kind == "missing":
-        return Problem(f"{where}: is required.", fix=f"{where}=VALUE.")
-    context = detail.get("ctx") or {}
-    if kind == "literal_error":
-        choices = [choice.strip(" '") for choice in str(context["expected"]).replace(" or ", ", ").split(",")]
-        return Problem(
-            f"{where}={_shown(value)}: expected one of {', '.join(choices)}.", fix=did_you_mean(str(value), choices)
-        )
-    if kind in _WANTED:
-        return Problem(
-            f"{where}={_shown(value)}: is {_kind(value)}; {_WANTED[kind]} was expected.",
-            fix=_retyped(where, value, kind),
-        )
-    message = str(context.get("error") or detail["msg"])
-    what, _, fix = message.partition(" Fix: ")
-    at_node = isinstance(value, Mapping)  # a rule over a whole node carries its own values
-    return Problem(f"{where}: {what}" if at_node else f"{where}={_shown(value)}: {what.rstrip('.')}.", fix=fix)
-
-
-def _retyped(where: str, value: Any, kind: str) -> str:
-    if isinstance(value, str) and kind in ("int_type", "float_type"):
-        try:
-            return f"{where}={float(value) if kind == 'float_type' else int(value)} without quotes."
-        except ValueError:
-            return f"give {_WANTED[kind]}."
-    return f"give {_WANTED[kind]}."
-
-
-def _model_at(model: type[BaseModel], location: Iterable[int | str]) -> type[BaseModel] | None:
-    """The model class at a location inside a model, followed through optional fields and tuples."""
-    current: type[BaseModel] | None = model
-    for part in location:
-        if isinstance(part, int) or current is None:
-            continue
-        fields = {(field.alias or name): field for name, field in current.model_fields.items()}
-        if part in fields:
-            current = next(_models_in(fields[part].annotation), None)
-    return current
-
-
-def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
-        yield annotation
-    elif typing.get_origin(annotation) in (typing.Union, types.UnionType, tuple, list, dict, typing.Annotated):
-        for argument in typing.get_args(annotation):
-            yield from _models_in(argument)
-
-
-def _dotted(path: str, location: Iterable[int | str]) -> str:
-    text = path
-    for part in location:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        elif not part.endswith("]") and "(" not in part:  # pydantic adds the branch of a union to the location
-            text = f"{text}.{part}" if text else part
-    return text
-
-
-def _shown(value: Any, *, most: int = 80) -> str:
-    text = repr(value) if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= most else f"{text[:most]}…"
-
-
-def _kind(value: Any) -> str:
-    names = {
-        str: "text",
-        bool: "true or false",
-        int: "a whole number",
-        float: "a number",
-        list: "a list",
-        dict: "keys and values",
-    }
-    return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
 def _with_origin(problem: Problem, origins: Mapping[str, str]) -> Problem:

@@ -14,6 +14,7 @@ from pydantic import Field, ValidationError
 
 from supertrainer.benchmark.display import JOINERS
 from supertrainer.config.nearest import did_you_mean
+from supertrainer.config.schema_problems import schema_problems
 from supertrainer.config.secrets import redact
 from supertrainer.core.errors import INTERRUPTED, ConfigError, DataError, Problem, SupertrainerError
 from supertrainer.inference.engines.schema import HfEngineConfig
@@ -117,8 +118,7 @@ def _options(words: Sequence[str]) -> ChatOptions:
     except OmegaConfBaseException as error:
         raise ConfigError(f"the values can't be read: {str(error).splitlines()[0]}.", fix="key=value.") from None
     except ValidationError as error:
-        found = error.errors(include_url=False)
-        raise ConfigError([Problem(f"{one['loc'][0]}={one['input']}: {one['msg']}.") for one in found]) from None
+        raise ConfigError(schema_problems(error, ChatOptions)) from None
 
 
 def _open(command: ChatCommand) -> ChatSession:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from supertrainer.config.schema_types import find_place
 from supertrainer.core.errors import ConfigError, DataError, Problem
 from supertrainer.data.streams.schema import StreamDatasetConfig
 
@@ -153,7 +154,11 @@ def _named(word: str) -> tuple[str, str]:
 
 def _problem(error: Mapping[str, Any]) -> Problem:
     place = [str(part) for part in error["loc"]]
-    what, _, fix = str(error["msg"]).removeprefix("Value error, ").partition(" Fix: ")
+    if error["type"] == "value_error":
+        what, _, fix = str(error["ctx"]["error"]).partition(" Fix: ")
+    else:
+        wanted = " or ".join(find_place(StreamDatasetConfig, error["loc"]).takes)
+        what, fix = f"{error['input']!r} is given; {wanted} was expected.", f"give {wanted}."
     where = f"--source {place[1]}" if place[:1] == ["sources"] else f"--{place[0].replace('_', '-')}"
     key = f" {place[2].replace('_', '-')}" if len(place) > 2 and place[2] != "path" else ""
     return Problem(f"{where}{key}: {what}", fix=fix)
