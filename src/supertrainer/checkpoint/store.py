@@ -266,8 +266,18 @@ class CheckpointStore:
                 f"{what} can't be written to {self.directory}: {error}.",
                 why=f"{space}the unfinished files were removed, and {last}.",
                 fix=f"{remedy}, then start the same command again: it goes on from the last good checkpoint."
-                + (" A smaller trainer.keep_last needs less space." if full else ""),
+                + (self._less_space(needed) if full else ""),
             ) from error
+
+    def _less_space(self, size: int) -> str:
+        """How fewer checkpoints of a size would help; empty where no fewer can be kept."""
+        if self.keep_last == 1:
+            return ""
+        written, kept = ("null", "all") if self.keep_last is None else (self.keep_last, self.keep_last)
+        return (
+            f" trainer.keep_last={written} keeps {kept} checkpoints of {_mib(size)} each, "
+            "and one more while it is written: a smaller one needs less."
+        )
 
 
 def _free_bytes(directory: Path) -> int:

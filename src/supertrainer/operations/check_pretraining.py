@@ -12,10 +12,12 @@ from supertrainer.data.collation import IGNORED
 from supertrainer.data.preview import TextView, text_pieces
 from supertrainer.operations.check_place import check_directory, check_disk
 from supertrainer.operations.check_result import CheckResult, Table
+from supertrainer.trainers.devices import gpu_memory_bytes
 from supertrainer.trainers.memory import size_text
 from supertrainer.trainers.pretrain_schema import micro_batch_rows
 from supertrainer.trainers.pretraining.memory import estimate_memory
 from supertrainer.trainers.pretraining.saving import checkpoint_bytes
+from supertrainer.trainers.pretraining.strategy import ASSUMED_GPU_BYTES, strategy_in_words
 
 SHOWN_ROWS = 2
 
@@ -36,7 +38,7 @@ def check(config: Config, *, dataset: Any) -> CheckResult:
         return result
     _steps(config, result, parameters=shape.parameters())
     result.attempt(lambda: _rows(config, dataset, tokenizer, result))
-    result.take_memory(estimate_memory(shape, config.trainer, there=placement()))
+    _memory(config, shape, result)
     result.attempt(lambda: check_disk(config, result, checkpoint=checkpoint_bytes(shape.parameters())))
     return result
 
@@ -93,6 +95,21 @@ def _steps(config: Config, result: CheckResult, *, parameters: int) -> None:
     )
     tokens = trainer.max_steps * rows * length
     result.facts["tokens"] = f"{tokens:,} in the run, {tokens / parameters:.3g} for each parameter"
+
+
+def _memory(config: Config, shape: Any, result: CheckResult) -> None:
+    """The strategy that the processes will have, and the memory of each under it."""
+    parallel, there = config.trainer.parallel, placement()
+    here = gpu_memory_bytes()
+    gpu_bytes = (here or ASSUMED_GPU_BYTES) if there.has_gpu else None
+    result.facts["processes"] = strategy_in_words(
+        parallel,
+        processes=there.processes,
+        parameters=shape.parameters(),
+        gpu_bytes=gpu_bytes,
+        assumed=here is None,
+    )
+    result.take_memory(estimate_memory(shape, config.trainer, there=there, gpu_bytes=gpu_bytes))
 
 
 def _rows(config: Config, dataset: Any, tokenizer: Any, result: CheckResult) -> None:

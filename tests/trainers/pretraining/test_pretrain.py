@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
+import resource
 import signal
 import threading
 from pathlib import Path
@@ -16,6 +16,8 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from supertrainer.core.errors import CheckpointError, DataError, SupertrainerError
 from supertrainer.trainers.pretraining import saving
 from supertrainer.trainers.pretraining.session import PretrainSession
+from supertrainer.trainers.pretraining.update import Update
+from supertrainer.trainers.stop_request import StopRequest
 from tiny_pretraining import apart, checkpoint, facts, poisoned, pretrainer, same_bits, signals, state
 
 # Far from zero, AdamW's update is nearly proportional to the gradient: it would blow up the rounding of tiny ones.
@@ -110,18 +112,31 @@ def test_a_checkpoint_holds_its_own_step_though_training_went_on(
 
 
 def test_a_full_disk_ends_the_run_with_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = saving.dcp.save
+    make_step = PretrainSession.make_step
 
-    def full(*args: Any, **kwargs: Any) -> Any:
-        if trainer.store.steps() == [2]:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        return write(*args, **kwargs)
+    def with_less_room(self: PretrainSession, *, request: StopRequest) -> Update:
+        if self.step == 3:  # a real limit: the files of a checkpoint are larger
+            resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, before[1]))
+        return make_step(self, request=request)
 
-    monkeypatch.setattr(saving.dcp, "save", full)
-    trainer = pretrainer(tmp_path / "run", max_steps=9, save_every=2)
-    with pytest.raises(CheckpointError, match="step 2, the last good one, is intact"):
-        trainer.train()
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    monkeypatch.setattr(PretrainSession, "make_step", with_less_room)
+    trainer = pretrainer(tmp_path / "run", max_steps=9, save_every=2, keep_last=2, async_save=False)
+    try:
+        with pytest.raises(CheckpointError) as told:
+            trainer.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    monkeypatch.undo()
+    assert "step 4 can't be written to" in str(told.value)
+    assert "process 0: OSError: [Errno 27] File too large." in str(told.value)
+    assert "at least 0.4 MiB are needed" in str(told.value)
+    assert "step 2, the last good one, is intact" in str(told.value)
+    assert "trainer.keep_last=2 keeps 2 checkpoints of 0.4 MiB each" in str(told.value)
     assert trainer.store.steps() == [2]
+    pretrainer(tmp_path / "run", max_steps=9, save_every=2, keep_last=2, attempt=2).train()
+    pretrainer(tmp_path / "whole", max_steps=9, save_every=2, keep_last=2).train()
+    assert same_bits(tmp_path / "whole", tmp_path / "run", 9)
 
 
 def test_a_signal_saves_the_step_and_stops(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import contextlib
 import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -17,11 +17,9 @@ from torch.utils.checkpoint import CheckpointPolicy, checkpoint, create_selectiv
 
 from supertrainer.core.distributed import world_size
 from supertrainer.core.errors import ConfigError, raise_all
-from supertrainer.trainers.devices import training_device
-from supertrainer.trainers.pretrain_schema import ParallelConfig, PretrainTrainerConfig, layout_problems
-
-STATE_BYTES = 16  # of a parameter: weight, gradient and AdamW's two moments in float32
-SHARE_OF_GPU = 1 / 3  # that they may take before they are divided; the rest is for activations
+from supertrainer.trainers.devices import gpu_memory_bytes, training_device
+from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, layout_problems
+from supertrainer.trainers.pretraining.strategy import Strategy, choose_strategy
 
 # What the selective form keeps: everything else of a block is cheap to compute again.
 _KEPT = frozenset(
@@ -48,7 +46,7 @@ class Layout:
         mesh: of fsdp, with the dimension `shard`, before it `replicate` where groups hold the model once each.
     """
 
-    strategy: Literal["none", "ddp", "fsdp"]
+    strategy: Strategy
     device: torch.device
     dtype: torch.dtype
     mesh: DeviceMesh | None = None
@@ -87,10 +85,11 @@ def choose_layout(config: PretrainTrainerConfig, *, parameters: int) -> Layout:
     on_gpu = device.type == "cuda"
     half = config.precision == "bfloat16" or (config.precision == "auto" and on_gpu)
     dtype = torch.bfloat16 if half else torch.float32
-    if processes == 1:
-        return Layout("none", device, dtype)
-    if _strategy(config.parallel, device, parameters=parameters) == "ddp":
-        return Layout("ddp", device, dtype)
+    strategy, _ = choose_strategy(
+        config.parallel, processes=processes, parameters=parameters, gpu_bytes=gpu_memory_bytes()
+    )
+    if strategy != "fsdp":
+        return Layout(strategy, device, dtype)
     replicas = config.parallel.replicas
     if replicas == 1:
         return Layout("fsdp", device, dtype, init_device_mesh(device.type, (processes,), mesh_dim_names=("shard",)))
@@ -125,17 +124,6 @@ def lay_out(decoder: nn.Module, config: PretrainTrainerConfig, *, layout: Layout
         if isinstance(module, dist.fsdp.FSDPModule):
             module.set_gradient_divide_factor(1.0)  # the loss is divided by the tokens of all processes already
             module.set_force_sum_reduction_for_comms(True)  # gloo knows sums only
-
-
-def _strategy(parallel: ParallelConfig, device: torch.device, *, parameters: int) -> str:
-    if parallel.strategy != "auto":
-        return parallel.strategy
-    if parallel.replicas > 1:
-        return "fsdp"
-    if device.type != "cuda":
-        return "ddp"
-    total = torch.cuda.get_device_properties(device).total_memory
-    return "ddp" if STATE_BYTES * parameters <= SHARE_OF_GPU * total else "fsdp"
 
 
 def _recompute(block: nn.Module, what: str) -> None:

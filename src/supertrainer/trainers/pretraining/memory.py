@@ -7,20 +7,26 @@ from supertrainer.models.decoder_schema import DecoderShape
 from supertrainer.models.vocabulary_loss import logits_at_once
 from supertrainer.trainers.memory import MemoryEstimate, overhead_bytes
 from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, micro_batch_rows
+from supertrainer.trainers.pretraining.strategy import choose_strategy
 
 
-def estimate_memory(shape: DecoderShape, trainer: PretrainTrainerConfig, *, there: Placement) -> MemoryEstimate:
-    """The memory of one process.
+def estimate_memory(
+    shape: DecoderShape, trainer: PretrainTrainerConfig, *, there: Placement, gpu_bytes: int | None
+) -> MemoryEstimate:
+    """The memory of one process, under the strategy that it will have.
 
     Args:
         shape: of the decoder.
         trainer: recipe and batches.
         there: where it would run.
+        gpu_bytes: memory of a GPU there; None where there are none.
     """
     micro = micro_batch_rows(trainer, processes=there.processes)
     tokens = micro * trainer.sequence_length
     half = trainer.precision == "bfloat16" or (trainer.precision == "auto" and there.has_gpu)
-    divided = there.processes // trainer.parallel.replicas if trainer.parallel.strategy == "fsdp" else 1
+    _, divided = choose_strategy(
+        trainer.parallel, processes=there.processes, parameters=shape.parameters(), gpu_bytes=gpu_bytes
+    )
     weights = 4 * shape.parameters()
     parts = {
         "weights": weights // divided,

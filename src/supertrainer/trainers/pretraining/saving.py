@@ -87,10 +87,8 @@ class CheckpointWriter:
         self._pending = None
         shared = error if error is None or isinstance(error, SupertrainerError) else _as_text(error)
         errors = [found for found in all_gather_object(shared) if found is not None]
-        if error is not None:
-            raise error
-        if errors:
-            raise errors[0]
+        if errors:  # the same in every process: the first one's, which knows the disk, if it has one
+            raise errors[0] from None if errors[0] is error else error
 
     def close(self) -> None:
         """Waits for the thread, after an error too; what it was writing is committed if it can be."""
@@ -115,8 +113,9 @@ class CheckpointWriter:
             try:
                 writer = dcp.FileSystemWriter(staged, sync_files=False)  # the store does, when it hashes them
                 dcp.save(self._copy, storage_writer=writer, process_group=self._group, no_dist=self._group is None)
-            except CheckpointException as error:  # not an Exception, and with the reasons of all processes in its text
-                raise RuntimeError(str(error)) from error
+            except CheckpointException as error:  # not an Exception, and with the traces of all processes in its text
+                rank, (reason, _) = min(error.failures.items())
+                raise RuntimeError(f"process {rank}: {type(reason).__name__}: {reason}") from reason
             if is_main():
                 write_json(staged / STATE_JSON, facts)
         if is_main():
