@@ -9,11 +9,9 @@ import contextlib
 import dataclasses
 import json
 import os
-import random
 import shutil
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -210,35 +208,10 @@ def small_buckets(size: int) -> Iterator[None]:
         update.GradientBuckets = GradientBuckets  # type: ignore[misc]
 
 
-def killed_and_resumed(spec: dict[str, Any], *, kills: int) -> None:
-    """Trains in forked processes that are killed with SIGKILL at random moments, and in a last one to the end."""
-    randomly, done = random.Random(5), []
-    for attempt in range(1, kills + 2):
-        pid = os.fork()
-        if pid == 0:
-            pretrainer(**spec, attempt=attempt).train()
-            os._exit(0)
-        if attempt <= kills:
-            before, deadline = _newest(spec), time.monotonic() + 60
-            while _newest(spec) <= before and time.monotonic() < deadline:  # each attempt gets further than the last
-                time.sleep(0.001)
-            time.sleep(randomly.uniform(0, 0.1))
-            os.kill(pid, signal.SIGKILL)
-        done.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-    write_json(Path(spec["directory"]) / "exits.json", done)
-
-
-def _newest(spec: dict[str, Any]) -> str:
-    return max((folder.name for folder in (Path(spec["directory"]) / "checkpoints").glob("step-*")), default="")
-
-
 def main(specs: str) -> None:
     torch.set_num_threads(1)
     distributed.initialize()
     for spec in json.loads(Path(specs).read_text()):
-        if kills := spec.pop("kills", 0):
-            killed_and_resumed(spec, kills=kills)
-            continue
         taken = spec.pop("cut", None)
         if taken is not None and distributed.is_main():
             cut(Path(taken[0]), taken[1], Path(spec["directory"]))

@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 import torch
 
+import killed_pretraining
 import tiny_pretraining
-from tiny_pretraining import apart, checkpoint, cut, facts, pretrainer, same_bits, state
+from killed_pretraining import rows_noted, rows_of_steps
+from tiny_pretraining import (
+    apart,
+    checkpoint,
+    cut,
+    facts,
+    pretrainer,
+    same_bits,
+    state,
+)
 from tiny_training import launch
 
 # Far from zero, AdamW's update is nearly proportional to the gradient: it would blow up the rounding of tiny ones.
@@ -127,21 +137,53 @@ def test_divided_weights_write_a_whole_model_and_samples(folder: Path) -> None:
     assert (folder / "untied" / "samples.jsonl").read_text().count("\n") == 1
 
 
-def test_a_run_that_is_killed_again_and_again_has_the_bits_of_one_that_is_not(tmp_path: Path) -> None:
-    keys = {"texts": 20, "max_steps": 40, "save_every": 2, "keep_last": 2}
-    specs = tmp_path / "specs.json"
-    specs.write_text(json.dumps([{"directory": str(tmp_path / "killed"), "kills": 4, **keys}]))
-    command = [sys.executable, tiny_pretraining.__file__, str(specs)]
-    subprocess.run(command, check=True, timeout=280, capture_output=True)
-    assert json.loads((tmp_path / "killed" / "exits.json").read_text()) == [-9, -9, -9, -9, 0]
-    pretrainer(tmp_path / "whole", **keys).train()
-    assert same_bits(tmp_path / "whole", tmp_path / "killed", 40)
-    attempts = [json.loads(line) for line in (tmp_path / "killed" / "metrics.jsonl").read_text().splitlines()]
-    repeated = (
-        len(attempts) - 40
-    )  # each kill costs at most the steps since a save, and those of one that was on its way
+KILLED: dict[str, Any] = {"texts": 20, "max_steps": 40, "save_every": 2, "keep_last": 2}
+OTHERS: dict[str, Any] = {
+    **PLAIN,
+    "texts": 20,
+    "global_batch_size": 6,
+    "max_steps": 24,
+    "eval_every": 0,
+    "keep_last": 99,
+}
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs whose processes were killed again and again: always one, and then more of them."""
+    folder = tmp_path_factory.mktemp("killed")
+    specs = [
+        {"directory": str(folder / "killed"), "processes": [1, 1, 1, 1, 1], **KILLED},
+        {"directory": str(folder / "other-numbers"), "processes": [1, 2, 3, 2], **OTHERS},
+    ]
+    (folder / "specs.json").write_text(json.dumps(specs))
+    command = [sys.executable, killed_pretraining.__file__, str(folder / "specs.json")]
+    done = subprocess.run(command, timeout=280, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-9000:]
+    return folder
+
+
+def test_a_run_that_is_killed_again_and_again_has_the_bits_of_one_that_is_not(killed: Path) -> None:
+    assert json.loads((killed / "killed" / "exits.json").read_text()) == [-9, -9, -9, -9, 0]
+    pretrainer(killed / "whole", **KILLED).train()
+    assert same_bits(killed / "whole", killed / "killed", 40)
+    rows = (killed / "killed" / "metrics.jsonl").read_text().splitlines()
+    repeated = len(rows) - 40  # each kill costs at most the steps since a save, and those of one that was on its way
     assert repeated <= 4 * 4
-    assert (tmp_path / "killed" / "model" / "model.safetensors").is_file()
+    assert (killed / "killed" / "model" / "model.safetensors").is_file()
+
+
+def test_a_run_that_is_killed_and_goes_on_with_other_numbers_of_processes_has_the_same_rows(killed: Path) -> None:
+    run, whole = killed / "other-numbers", killed / "whole-of-others"
+    assert json.loads((run / "exits.json").read_text()) == [-9, *2 * [-9], *3 * [-9], 0, 0]
+    with rows_noted(whole.with_suffix(".rows-0.jsonl")):
+        pretrainer(whole, **OTHERS).train()
+    rows = rows_of_steps(whole)
+    assert {step: len(slots) for step, slots in rows.items()} == dict.fromkeys(range(1, 25), 6)
+    assert rows_of_steps(run) == rows
+    assert all(run.with_suffix(f".rows-{rank}.jsonl").is_file() for rank in range(3))
+    assert facts(run, 24)["data"] == facts(whole, 24)["data"]
+    assert apart(whole, run, 24, since=checkpoint(whole, 1)) < 1e-5
 
 
 @pytest.mark.slow
