@@ -81,11 +81,77 @@ def test_a_wrong_command_says_what_is_there(
         ([str(directory), out, "--name", "step-300"], "has no step-00000300"),
         ([str(directory), out, "--name", "last"], "--name last is no step"),
         ([str(directory), str(tmp_path)], "is there already"),
-        ([str(tmp_path / "nothing"), out], "holds no step directory"),
+        ([str(directory), out, "--name", "step-300"], "has step-00000200, step-00000400."),
+        ([str(tmp_path / "nothing"), out], "nothing is not there"),
+        ([str(tmp_path / "tokenizer"), out], "holds no step directory"),
         ([str(directory)], "the following arguments are required: out"),
     ):
         assert main(words) == 2, words
         assert said in capsys.readouterr().err
+
+
+def damage(step: Path, how: str) -> None:
+    weights = next(step.glob("*.distcp"))
+    match how:
+        case "cut off":
+            weights.write_bytes(weights.read_bytes()[:-100])
+        case "other bytes":
+            weights.write_bytes(weights.read_bytes()[:-100] + bytes(100))
+        case "no manifest":
+            (step / "manifest.json").unlink()
+        case _:
+            (step / how).unlink()
+
+
+@pytest.mark.parametrize(
+    ("how", "said"),
+    [
+        ("cut off", "bytes, the manifest.json says"),
+        ("other bytes", "has changed since it was written"),
+        ("no manifest", "it has no manifest.json"),
+        (".metadata", ".metadata is missing"),
+    ],
+)
+def test_a_broken_step_is_refused_with_the_steps_that_are_there(
+    run: tuple[Path, dict[int, Decoder]], tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, said: str
+) -> None:
+    directory, decoders = run
+    step, out = directory / "checkpoints" / "step-00000400", tmp_path / "out"
+    damage(step, how)
+    for words in ([str(directory), "--name", "step-400"], [str(step)]):
+        assert main([words[0], str(out), *words[1:]]) == 1
+        told = capsys.readouterr().err
+        assert f"CheckpointError: {step} is broken or half-written: " in told
+        assert said in told
+        assert "checkpoints has step-00000200, step-00000400" in told
+        assert "Fix: --name step-00000200" in told
+        assert not out.exists()
+    assert main([str(directory), str(out)]) == 0  # the newest that is whole
+    assert torch.equal(AutoModelForCausalLM.from_pretrained(out)(some_tokens()).logits, decoders[200](some_tokens()))
+
+
+def test_what_a_killed_run_left_unfinished_is_refused(
+    run: tuple[Path, dict[int, Decoder]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoints = run[0] / "checkpoints"
+    (checkpoints / "step-00000400").rename(checkpoints / ".incoming" / "step-400")
+    assert main([str(checkpoints / ".incoming" / "step-400"), str(tmp_path / "out")]) == 1
+    told = capsys.readouterr().err
+    assert "is where a run writes its next checkpoint" in told
+    assert "has step-00000200" in told
+
+
+def test_a_cut_off_checkpoint_of_another_program_is_told(
+    run: tuple[Path, dict[int, Decoder]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    alone = tmp_path / "alone"
+    alone.mkdir()
+    write_dcp(alone, state=run[1][400].state_dict())
+    damage(alone, "cut off")
+    assert main([str(alone), str(tmp_path / "out"), "--base", str(tmp_path)]) == 1
+    told = capsys.readouterr().err
+    assert f"CheckpointError: {alone} can't be read: " in told
+    assert "Traceback" not in told
 
 
 def test_the_script_says_how_it_is_used() -> None:

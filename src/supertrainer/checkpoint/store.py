@@ -30,6 +30,7 @@ from supertrainer.core.files import fsync_path, is_disk_full
 
 log = logging.getLogger(__name__)
 
+INCOMING = ".incoming"
 SEARCHES = 3  # each repeat needs another process to have deleted everything that this one had just listed
 
 
@@ -66,7 +67,7 @@ class CheckpointStore:
     @property
     def incoming(self) -> Path:
         """Where a trainer writes before `commit`; `prepare` makes it."""
-        return self.directory / ".incoming"
+        return self.directory / INCOMING
 
     def prepare(self) -> Path:
         """Removes what a killed process left unfinished and returns the empty staging directory.

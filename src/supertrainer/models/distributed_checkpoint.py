@@ -17,6 +17,7 @@ from typing import IO, Any
 import torch
 import torch.distributed.checkpoint as dcp
 from torch import Tensor
+from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.metadata import Metadata, StorageMeta, TensorStorageMetadata
 
 from supertrainer.core.errors import CheckpointError
@@ -121,8 +122,16 @@ def read_tensors(step_directory: Path, *, prefix: str = "") -> dict[str, Tensor]
         for name, entry in reader.read_metadata().state_dict_metadata.items()
         if name.startswith(prefix) and isinstance(entry, TensorStorageMetadata)
     }
-    with lone_process_is_meant():
-        dcp.load(state, storage_reader=reader, no_dist=True)
+    try:
+        with lone_process_is_meant():
+            dcp.load(state, storage_reader=reader, no_dist=True)
+    except CheckpointException as error:
+        _, (reason, _) = min(error.failures.items())
+        raise CheckpointError(
+            f"{step_directory} can't be read: {type(reason).__name__}: {reason}.",
+            why="its files aren't those that its .metadata speaks of, or are cut off.",
+            fix="name another step directory, or restore its files from a copy.",
+        ) from error
     return state
 
 

@@ -9,12 +9,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from supertrainer.checkpoint.manifest import step_name
-from supertrainer.checkpoint.store import CheckpointStore
-from supertrainer.config.nearest import did_you_mean
+from supertrainer.checkpoint.manifest import MANIFEST, BrokenCheckpointError, read_checkpoint, step_name, step_of
+from supertrainer.checkpoint.store import INCOMING, CheckpointStore
 from supertrainer.config.secrets import redact
-from supertrainer.core.errors import ConfigError, SupertrainerError
-from supertrainer.core.files import read_json, write_json
+from supertrainer.core.errors import CheckpointError, ConfigError, SupertrainerError
+from supertrainer.core.files import is_disk_full, read_json, write_json
 
 if TYPE_CHECKING:
     from supertrainer.models.pretrain import DecoderModel
@@ -25,6 +24,7 @@ EXAMPLES = """examples:
   convert_dcp_to_hf.py runs/NAME/checkpoints OUT --name step-400
   convert_dcp_to_hf.py runs/NAME/checkpoints OUT --form granite      multipliers in the config, weights as trained
   convert_dcp_to_hf.py HF_DIRECTORY OUT --back                       OUT/step-00000000: model.source of a new run"""
+METADATA = ".metadata"  # of a distributed checkpoint; its reader would import torch
 _STEP = re.compile(r"(?:step-)?0*(\d+)")
 
 
@@ -73,9 +73,22 @@ def _forth(given: argparse.Namespace) -> str:
             why="it isn't the one that the model was trained with.",
             fix="--tokenizer DIRECTORY names another.",
         )
-    write_hf(
-        given.out, model=model, vocab_size=rows, state=state, tokenizer=tokenizer, dtype=given.dtype, form=given.form
-    )
+    try:
+        write_hf(
+            given.out,
+            model=model,
+            vocab_size=rows,
+            state=state,
+            tokenizer=tokenizer,
+            dtype=given.dtype,
+            form=given.form,
+        )
+    except OSError as error:
+        raise CheckpointError(
+            f"{given.out} can't be written: {error}.",
+            why="the disk is full; the unfinished files were removed." if is_disk_full(error) else "",
+            fix="free some space, or name another directory.",
+        ) from None
     return f"{step} → {given.out}: {model.shape(rows).parameters():,} parameters in {given.dtype}"
 
 
@@ -101,25 +114,76 @@ def _back(given: argparse.Namespace) -> str:
 
 
 def _find_step(source: Path, name: str | None) -> Path:
-    """The step directory that the command names."""
-    if name is None and (source / ".metadata").is_file():
-        return source
+    """The step directory that the command names, once it is found to be whole.
+
+    Raises:
+        ConfigError: there is none of this name.
+        CheckpointError: it is broken or half-written.
+    """
+    if not source.is_dir():
+        raise ConfigError(
+            f"{source} {'is a file' if source.exists() else 'is not there'}.",
+            fix="name checkpoints/ of a pretraining run, the run, or one of its steps.",
+        )
+    if name is None and (step_of(source.name) is not None or (source / METADATA).is_file()):
+        return _whole(source)
     directory = source / "checkpoints" if (source / "checkpoints").is_dir() else source
     store = CheckpointStore(directory, keep_last=None, keep_best=None)
+    steps = store.steps()
     if name is not None:
         wanted = _number(name)
-        if wanted not in store.steps():
-            raise ConfigError(
-                f"{directory} has no {step_name(wanted)}.",
-                fix=did_you_mean(step_name(wanted), [step_name(step) for step in store.steps()]),
-            )
-        return directory / step_name(wanted)
+        if wanted not in steps:
+            raise ConfigError(f"{directory} has no {step_name(wanted)}.", why=_told(directory), fix=_choice(steps))
+        return _whole(directory / step_name(wanted))
     latest = store.find_latest()
     if latest is None:
         raise ConfigError(
             f"{source} holds no step directory.", fix="name checkpoints/ of a pretraining run, or one of its steps."
         )
     return latest.path
+
+
+def _whole(step: Path) -> Path:
+    """A step directory that is what its manifest says. One by another program has none: its reader judges it.
+
+    Raises:
+        CheckpointError: with the steps beside it.
+    """
+    around = step.resolve().parent
+    unfinished = around.name == INCOMING
+    if step_of(step.name) is None and not unfinished and not (step / MANIFEST).exists():
+        return step
+    try:
+        if unfinished:
+            raise BrokenCheckpointError("it is where a run writes its next checkpoint, and was never finished")
+        read_checkpoint(step, hashes=True)
+    except BrokenCheckpointError as error:
+        directory = around.parent if unfinished else around
+        others = CheckpointStore(directory, keep_last=None, keep_best=None).steps()
+        raise CheckpointError(
+            f"{step} is broken or half-written: {error}.",
+            why=f"a model made of it would hold other weights than the run had. {_told(directory)}",
+            fix=_choice([found for found in others if step_name(found) != step.name]),
+        ) from None
+    return step
+
+
+def _told(directory: Path) -> str:
+    """The steps in a directory, with what is wrong with each that isn't whole."""
+    words = []
+    for step in CheckpointStore(directory, keep_last=None, keep_best=None).steps():
+        try:
+            read_checkpoint(directory / step_name(step), hashes=False)
+            words.append(step_name(step))
+        except (BrokenCheckpointError, FileNotFoundError) as error:
+            words.append(f"{step_name(step)} (broken: {error})")
+    return f"{directory} has {', '.join(words) or 'no step'}."
+
+
+def _choice(steps: Sequence[int]) -> str:
+    if not steps:
+        return "go on with the run until it has written a checkpoint, or restore the files from a copy."
+    return f"--name {step_name(max(steps))}, or without --name: the newest that is whole."
 
 
 def _number(name: str) -> int:
