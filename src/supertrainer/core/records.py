@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 import os
@@ -10,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from supertrainer.core.files import json_text, restore_non_finite
+from supertrainer.core.files import json_text, restore_non_finite, write_atomic
 
 log = logging.getLogger(__name__)
 
@@ -89,3 +90,21 @@ def last_per_step(records: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
         if isinstance(step, int) and not isinstance(step, bool):
             merged.setdefault(step, {}).update(record)
     return [merged[step] for step in sorted(merged)]
+
+
+def abandon_after(path: Path, step: int) -> int:
+    """Moves the rows of later steps from NAME.jsonl to NAME.abandoned.jsonl: the run has left their course.
+
+    A kill in between leaves rows in both files, and none in neither.
+
+    Returns:
+        How many rows were moved.
+    """
+    rows = read_records(path).rows
+    is_later = [isinstance(row.get("step"), int) and row["step"] > step for row in rows]
+    for row in itertools.compress(rows, is_later):
+        append_record(path.with_suffix(".abandoned.jsonl"), row)
+    if any(is_later):
+        kept = (row for row, later in zip(rows, is_later, strict=True) if not later)
+        write_atomic(path, "".join(f"{json_text(row)}\n" for row in kept))
+    return sum(is_later)

@@ -12,6 +12,7 @@ from supertrainer.checkpoint.store import CheckpointStore
 from supertrainer.core import distributed
 from supertrainer.core.errors import ConfigError, raise_all
 from supertrainer.core.job import has_waiting_script
+from supertrainer.core.records import abandon_after
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.core.seeds import seed_everything
 from supertrainer.data.streams.dataset import StreamDataset
@@ -22,6 +23,7 @@ from supertrainer.trainers.pretraining import saving
 from supertrainer.trainers.pretraining.results import PretrainResult
 from supertrainer.trainers.pretraining.schedule import common_steps, decay_span
 from supertrainer.trainers.pretraining.session import PretrainSession, open_session
+from supertrainer.trainers.samples_file import SAMPLES_FILE
 from supertrainer.trainers.stop_request import StopRequest
 from supertrainer.trainers.trackers import Tracker
 
@@ -133,7 +135,13 @@ class PretrainTrainer:
                 why="going on would not equal the longer run.",
                 fix="run.fresh=true trains the longer run from the start; schedule.name=constant can be extended.",
             )
-        log.warning("step %d has begun to decay: going on from step %d instead", latest.step, earlier.step)
+        log.warning(
+            "step %d has begun to decay: going on from step %d instead; later rows are in *.abandoned.jsonl",
+            latest.step,
+            earlier.step,
+        )
+        for path in (self.run.metrics_jsonl, self.run.path / SAMPLES_FILE):
+            abandon_after(path, earlier.step)
         store.abandon_after(earlier.step)
         return earlier
 

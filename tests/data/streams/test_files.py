@@ -101,6 +101,79 @@ def test_compressed_text_is_unpacked_once(dataset: Callable[..., StreamDataset],
     assert copy.stat().st_mtime_ns == written
 
 
+def rotten(content: bytes, how: str) -> bytes:
+    match how:
+        case "empty":
+            return b""
+        case "cut off":
+            return content[:-5]
+        case "no archive":
+            return b'{"text": "w0"}'
+        case "garbage behind":
+            return content + b"garbage"
+    changed = bytearray(content)
+    changed[int(how)] ^= 0xFF
+    return bytes(changed)
+
+
+@pytest.mark.parametrize(
+    ("ending", "how"),
+    [
+        *((".gz", how) for how in ("empty", "cut off", "no archive", "garbage behind", "0", "2", "10", "12", "-6")),
+        *((".zst", how) for how in ("empty", "cut off", "no archive", "garbage behind", "0", "4")),
+    ],
+)
+def test_a_rotten_archive_is_named(
+    dataset: Callable[..., StreamDataset], tmp_path: Path, ending: str, how: str
+) -> None:
+    import gzip
+
+    import pyarrow as pa
+
+    plain = "".join(f'{{"text": "w{number} w{number * 7 % 11}"}}\n' for number in range(200)).encode()
+    packed = gzip.compress(plain) if ending == ".gz" else pa.Codec("zstd").compress(plain, asbytes=True)
+    (tmp_path / "good.jsonl").write_bytes(plain)
+    path = tmp_path / f"bad.jsonl{ending}"
+    path.write_bytes(rotten(packed, how))
+    made = dataset(f"{tmp_path}/*.jsonl*", cache=str(tmp_path / "cache"))
+    with pytest.raises(DataError) as told:
+        made.sources  # noqa: B018
+    assert f"{path} can't be unpacked: " in str(told.value)
+    assert "Fix: fetch the file again, or leave it out" in str(told.value)
+    assert not list((tmp_path / "cache").glob("*"))
+
+
+def test_a_file_in_two_sources_is_refused(
+    dataset: Callable[..., StreamDataset], write: Callable[..., Path], tmp_path: Path
+) -> None:
+    rows = [json.dumps({"text": "w0", "title": "w1"})]
+    (tmp_path / "a.jsonl").write_text("\n".join(rows))
+    write("b.jsonl", ["w2"])
+    (tmp_path / "link.jsonl").symlink_to(tmp_path / "a.jsonl")
+    everything = {"path": f"{tmp_path}/[ab].jsonl"}
+    for again in ("a.jsonl", "link.jsonl"):
+        with pytest.raises(DataError, match=r"in two sources: dataset\.sources\.all and dataset\.sources\.some\."):
+            dataset({"all": everything, "some": {"path": str(tmp_path / again)}}).sources  # noqa: B018
+    titles = {"path": str(tmp_path / "a.jsonl"), "text_column": "title"}  # other texts
+    assert set(dataset({"all": everything, "titles": titles}).sources) == {"all", "titles"}
+
+
+@pytest.mark.parametrize(("number", "said"), [(2004, "1 id in between"), (9000, "6,997 ids in between")])
+def test_a_tokenizer_with_gaps_in_its_ids_is_refused(
+    dataset: Callable[..., StreamDataset], write: Callable[..., Path], tokenizer: Path, number: int, said: str
+) -> None:
+    path = write("a.jsonl", ["w0 <call>"])
+    assert len(dataset(path).tokenizer()) == 2003
+    file = tokenizer / "tokenizer.json"
+    told = json.loads(file.read_text())
+    told["model"]["vocab"]["gap"] = number
+    file.write_text(json.dumps(told))
+    with pytest.raises(ConfigError) as refused:
+        dataset(path).sources  # noqa: B018
+    assert f"has 2,004 tokens, and ids up to {number:,} ('gap'): {said} belong to no token." in str(refused.value)
+    assert "Fix: give the 1 tokens from id 2,004 on the free ids" in str(refused.value)
+
+
 @pytest.mark.parametrize(("vocab_size", "dtype"), [(65_536, "<u2"), (65_537, "<u4")])
 def test_token_ids_are_written_and_read_in_place(vocab_size: int, dtype: str, tmp_path: Path) -> None:
     documents = [[1, 2, 3], [], [vocab_size - 1], [5, 6]]

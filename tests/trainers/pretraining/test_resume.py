@@ -122,9 +122,18 @@ def test_an_extended_run_is_the_longer_run(tmp_path: Path, schedule: dict[str, A
 
 def test_a_decayed_run_that_is_extended_leaves_its_old_end_behind(tmp_path: Path) -> None:
     """A kill after the old end's step must not bring it back."""
-    pretrainer(tmp_path / "short", **WSD, max_steps=5).train()
-    pretrainer(tmp_path / "short", **WSD, max_steps=9, save_every=1, attempt=2).train()
-    assert facts(tmp_path / "short", 5)["max_steps"] == 9
+    run = tmp_path / "short"
+    shown: dict[str, Any] = {"sample_prompts": ["w1"], "sample_tokens": 1, "eval_every": 1}
+    pretrainer(run, **WSD, max_steps=5, **shown).train()
+    pretrainer(run, **WSD, max_steps=9, save_every=1, log_every=3, attempt=2).train()
+    assert facts(run, 5)["max_steps"] == 9
+    steps = {
+        name: [json.loads(line)["step"] for line in (run / f"{name}.jsonl").read_text().splitlines()]
+        for name in ("metrics", "metrics.abandoned", "samples", "samples.abandoned")
+    }
+    assert steps["metrics"] == [1, 1, 2, 2, 3, 3, 6, 9]  # no row of the old decay among those of the new course
+    assert steps["metrics.abandoned"] == [4, 4, 5, 5]
+    assert (steps["samples"], steps["samples.abandoned"]) == ([1, 2, 3], [4, 5])
 
 
 def test_a_decayed_run_cannot_be_extended_without_a_checkpoint_before(tmp_path: Path) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -122,6 +122,27 @@ class SourceFiles:
     def numbers(self, index: int, unit: Unit) -> np.ndarray:
         """The numbers of a unit's documents in their file."""
         return self.readers[index].numbers(unit)
+
+
+def require_apart(sources: Mapping[str, SourceFiles]) -> None:
+    """Refuses a file that two sources take the same texts from.
+
+    Raises:
+        DataError: with the file and the sources.
+    """
+    taken: dict[tuple[int, int, str], str] = {}
+    for name, source in sources.items():
+        for file in source.files:
+            stat = file.path.stat()  # a link to a file is that file
+            other = taken.setdefault((stat.st_dev, stat.st_ino, source.config.text_column), name)
+            if other != name:
+                raise DataError(
+                    f"{file.path} is in two sources: dataset.sources.{other} and dataset.sources.{name}.",
+                    why="its documents would be trained on twice as often, and those that one source holds out are "
+                    "trained on in the other.",
+                    fix=f"leave it out of one of them (dataset.sources.{name}.files=a pattern without it); "
+                    f"dataset.sources.{other}.weight says how often a source is read.",
+                )
 
 
 def count_documents(source: SourceFiles, *, block_bytes: int, seed: int, share: float) -> tuple[int, int] | None:

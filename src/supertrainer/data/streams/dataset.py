@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from supertrainer.core.errors import ConfigError, DataError
-from supertrainer.data.streams.blocks import OpenUnits, SourceFiles, count_documents, plan_blocks, wanted_blocks
+from supertrainer.data.streams.blocks import (
+    OpenUnits,
+    SourceFiles,
+    count_documents,
+    plan_blocks,
+    require_apart,
+    wanted_blocks,
+)
 from supertrainer.data.streams.encoding import DocumentEncoder, tokenizer_digest
 from supertrainer.data.streams.logical import LogicalStream, OutOfDocuments, Place, StreamState, refill
 from supertrainer.data.streams.reading import Cursor, Lane, SourceOrder
 from supertrainer.data.streams.rows import Rows
 from supertrainer.data.streams.schema import StreamDatasetConfig
 from supertrainer.data.streams.stream_count import stream_count
-from supertrainer.data.streams.tokenizer_files import read_tokenizer
+from supertrainer.data.streams.tokenizer_files import read_tokenizer, require_no_gaps
 from supertrainer.data.streams.train_stream import Layout, TrainStream, states_from
 
 if TYPE_CHECKING:
@@ -56,13 +63,15 @@ class StreamDataset:
         """The files of each source.
 
         Raises:
-            ConfigError, DataError: they aren't there, broken, or without the text.
+            ConfigError, DataError: they aren't there, broken, without the text, or in two sources.
         """
         digest = None if self.config.tokenizer is None else tokenizer_digest(self.tokenizer())
-        return {
+        found = {
             name: SourceFiles.of(name, source, tokenizer=digest, cache=self.config.cache)
             for name, source in self.config.sources.items()
         }
+        require_apart(found)
+        return found
 
     def tokenizer(self) -> PreTrainedTokenizerBase:
         """The tokenizer; one that is trained on the sources is trained once and kept.
@@ -75,7 +84,9 @@ class StreamDataset:
     @functools.cached_property
     def _tokenizer(self) -> PreTrainedTokenizerBase:
         if self.config.tokenizer is not None:
-            return read_tokenizer(self.config.tokenizer)
+            tokenizer = read_tokenizer(self.config.tokenizer)
+            require_no_gaps(tokenizer, reference=self.config.tokenizer)
+            return tokenizer
         from supertrainer.data.tokenizer import cached_tokenizer
 
         assert self.config.tokenizer_training is not None, "the schema asks for one of the two"

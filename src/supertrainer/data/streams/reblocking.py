@@ -7,6 +7,7 @@ import gzip
 import logging
 import shutil
 import uuid
+import zlib
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +62,8 @@ def _unpack(file: DocumentFile, copy: Path) -> None:
 def _copy_content(file: DocumentFile, plain: IO[bytes]) -> None:
     import pyarrow as pa
 
+    if not file.path.stat().st_size:
+        raise _broken(file, "it has no bytes")
     try:
         if file.path.suffix.lower() == ".gz":
             with gzip.open(file.path) as packed:
@@ -69,13 +72,17 @@ def _copy_content(file: DocumentFile, plain: IO[bytes]) -> None:
             with pa.input_stream(str(file.path), compression="zstd") as packed:
                 while chunk := packed.read(_COPY_BYTES):
                     plain.write(chunk)
-    except (EOFError, gzip.BadGzipFile, pa.ArrowInvalid) as error:
-        raise DataError(_broken(file, error), fix="fetch the file again.") from None
+    except (EOFError, gzip.BadGzipFile, zlib.error, pa.ArrowInvalid) as error:
+        raise _broken(file, error) from None
     except OSError as error:
         if error.errno is None:  # Arrow's word for content that is no zstd; the disk's own errors have a number
-            raise DataError(_broken(file, error), fix="fetch the file again.") from None
+            raise _broken(file, error) from None
         raise
 
 
-def _broken(file: DocumentFile, error: Exception) -> str:
-    return f"{file.name} can't be unpacked: {error}."
+def _broken(file: DocumentFile, reason: Exception | str) -> DataError:
+    return DataError(
+        f"{file.path} can't be unpacked: {reason}.",
+        why="it is cut off, or its bytes have changed: documents would be missing from it.",
+        fix="fetch the file again, or leave it out: dataset.sources.NAME.path or files=a pattern without it.",
+    )

@@ -46,6 +46,27 @@ def read_tokenizer(reference: str) -> PreTrainedTokenizerBase:
     return tokenizer
 
 
+def require_no_gaps(tokenizer: PreTrainedTokenizerBase, *, reference: str) -> None:
+    """Refuses a tokenizer that gives ids beyond the number of its tokens: a model has one row for each token.
+
+    Raises:
+        ConfigError: with the tokens beyond.
+    """
+    count = len(tokenizer)
+    beyond = {token: number for token, number in tokenizer.get_vocab().items() if number >= count}
+    if not beyond:
+        return
+    token, highest = max(beyond.items(), key=lambda item: item[1])
+    unused = highest + 1 - count
+    raise ConfigError(
+        f"dataset.tokenizer={reference} has {count:,} tokens, and ids up to {highest:,} ({token!r}): "
+        f"{unused:,} {'id' if unused == 1 else 'ids'} in between belong to no token.",
+        why="the model has a row for each token, and none for an id beyond them.",
+        fix=f"give the {len(beyond):,} tokens from id {count:,} on the free ids in tokenizer.json, or train one: "
+        "dataset.tokenizer=null dataset.tokenizer_training.vocab_size=N.",
+    )
+
+
 def _local(path: Path) -> tuple[str, dict[str, Any]]:
     if path.is_file():
         if path.suffix.lower() != ".gguf":
