@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from tiny_decoders import decoder_tokenizer
 from tiny_runs import TINY_PRETRAIN
 from zygote import Zygote
 
@@ -106,6 +107,40 @@ def test_a_changed_file_is_refused(zygote: Zygote, with_texts: Path) -> None:
     (with_texts / "texts" / "7.txt").write_text("something else")
     assert run(zygote, with_texts, "run.extend=true") == 2
     assert "texts/7.txt" in output(with_texts).splitlines()[-1] or "7.txt" in output(with_texts)
+
+
+def test_an_odd_document_in_the_middle_leaves_a_run_that_goes_on(zygote: Zygote, with_texts: Path) -> None:
+    draw = random.Random(5)
+    lines = [json.dumps({"text": " ".join(draw.choices(NOUNS, k=60))}) for _ in range(80)]
+    lines[33] = '{"text": "sun'
+    (with_texts / "odd.jsonl").write_text("\n".join(lines))
+    decoder_tokenizer().save_pretrained(with_texts / "tokenizer")
+    words = [
+        "dataset=pretrain/jsonl",
+        "dataset.sources.text.path=odd.jsonl",
+        "dataset.tokenizer_training=null",
+        "dataset.tokenizer=tokenizer",
+        "trainer.eval_every=0",
+        "trainer.save_every=2",
+        "trainer.max_steps=40",
+        "trainer.sample_prompts=[]",
+    ]
+    assert run(zygote, with_texts, *words, "dataset.on_broken=error") == 2, output(with_texts)
+    told = output(with_texts)
+    assert "odd.jsonl:34 of dataset.sources.text: no JSON" in told
+    assert "Fix: dataset.on_broken=drop, with which a run that has begun goes on" in told
+    newest = max(int(folder.name[5:]) for folder in (with_texts / "runs/small/checkpoints").glob("step-*"))
+    assert newest >= 1
+    assert run(zygote, with_texts, *words, "dataset.on_broken=drop") == 0, output(with_texts)
+    assert f"step-{newest:08d}" in output(with_texts).rpartition("going on from ")[2]
+    assert run(zygote, with_texts, *words, "dataset.on_broken=drop", "run.name=whole") == 0, output(with_texts)
+    for name, tensor in weights(with_texts, "whole").items():
+        assert torch.equal(weights(with_texts, "small")[name], tensor), name
+    assert run(zygote, with_texts, *words, "dataset.on_broken=replace") == 2
+    assert "dataset.on_broken: 'drop' there, 'replace' here" in output(with_texts)
+    source = f"model.source={with_texts}/runs/whole/checkpoints/step-00000040"
+    begun = [*words, source, "trainer.learning_rate=1e-4", "run.name=begun", "trainer.max_steps=2"]
+    assert run(zygote, with_texts, *begun) == 0, output(with_texts)
 
 
 @pytest.mark.parametrize(

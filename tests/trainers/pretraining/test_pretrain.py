@@ -75,12 +75,35 @@ def test_a_poisoned_step_leaves_everything_but_the_data_as_it_was(
     assert "step 3 leaves the weights as they were: its loss is nan" in caplog.text
 
 
-def test_a_run_that_only_skips_ends_with_its_last_good_checkpoint(tmp_path: Path) -> None:
-    trainer = pretrainer(tmp_path / "run", max_steps=20, save_every=2, guard={"stop_after": 3})
-    with poisoned(*range(3, 20)), pytest.raises(SupertrainerError, match="the last 3 updates up to step 5") as error:
-        trainer.train()
-    assert "the checkpoint of step 4 is good" in str(error.value)
-    assert trainer.store.steps() == [2, 4]
+def end_of(run: Path, *, attempt: int, **keys: Any) -> str:
+    """The error that a run ends with."""
+    with pytest.raises(SupertrainerError) as told:
+        pretrainer(run, max_steps=40, save_every=2, attempt=attempt, **keys).train()
+    return str(told.value)
+
+
+def test_a_rate_that_is_too_high_comes_to_the_same_end_again_and_says_so(tmp_path: Path) -> None:
+    keys: dict[str, Any] = {"learning_rate": 1e20, "max_grad_norm": None, "guard": {"stop_after": 3}}
+    first = end_of(tmp_path / "run", attempt=1, **keys)
+    assert "the last 3 updates up to step 5 were left out, the last of them because its loss is nan." in first
+    assert "the weights are still those of step 2, and the same command comes to the same end" in first
+    assert "with run.fresh=true: a lower trainer.learning_rate (5e+19, say; it is 1e+20), or a longer" in first
+    assert "spike_sigmas" not in first
+    assert "model.source" not in first  # the weights of step 2 are the ones that give nothing finite
+    assert end_of(tmp_path / "run", attempt=2, **keys) == first
+    assert pretrainer(tmp_path / "lower", **{**keys, "learning_rate": 1e-2}, max_steps=40).train().step == 40
+
+
+def test_spikes_in_a_row_name_the_option_and_the_weights_before(tmp_path: Path) -> None:
+    guard = {"window": 8, "spike_sigmas": 1.0, "stop_after": 2}
+    keys: dict[str, Any] = {"learning_rate": 0.3, "max_grad_norm": None}
+    text = end_of(tmp_path / "run", attempt=1, guard=guard, **keys)
+    assert "deviations above the mean" in text
+    assert "or a larger trainer.guard.spike_sigmas (it is 1; null takes whatever is finite)." in text
+    saved = sorted((tmp_path / "run" / "checkpoints").glob("step-*"))[-1]
+    assert f"model.source={saved} begins it with the weights of step {int(saved.name[5:])}" in text
+    without = {**guard, "spike_sigmas": None}
+    assert pretrainer(tmp_path / "without", max_steps=40, guard=without, **keys).train().skipped_steps == 0
 
 
 def test_a_checkpoint_holds_its_own_step_though_training_went_on(

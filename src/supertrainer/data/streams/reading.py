@@ -115,12 +115,12 @@ class DocumentReader:
         if problem is None:
             assert not isinstance(content, Odd)
             return content
-        policy = {"null": config.on_null, "empty": config.on_empty, "broken": config.on_broken, "huge": config.on_huge}
-        if policy[problem.kind] == "error":
+        if config.policy(problem.kind) == "error":
             raise DataError(
                 f"{unit.place(index)} of dataset.sources.{self.source}: {problem.why}.",
                 why=f"dataset.on_{problem.kind}=error.",
-                fix=f"mend the document, or dataset.on_{problem.kind}=drop.",
+                fix=f"dataset.on_{problem.kind}=drop, with which a run that has begun goes on; or mend the document "
+                "for one that hasn't.",
             )
         odd[ODD_KINDS.index(problem.kind)] += 1
         return content if problem.kind == "huge" and config.on_huge == "split" else None  # type: ignore[return-value]

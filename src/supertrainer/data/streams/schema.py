@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, PlainSerializer, field_validator, model_validator
 
@@ -136,6 +136,18 @@ class StreamDatasetConfig(TargetModel):
     cache: Annotated[str | None, NotIdentity] = Field(
         None, description="Where compressed text is unpacked once; null: ~/.cache/supertrainer (XDG_CACHE_HOME counts)."
     )
+
+    def policy(self, kind: str) -> str:
+        """What becomes of a document that is `null`, `empty`, `broken` or `huge`."""
+        return {"null": self.on_null, "empty": self.on_empty, "broken": self.on_broken, "huge": self.on_huge}[kind]
+
+    def further_identity(self, config: Any) -> Mapping[str, Any]:
+        """A run under `error` that goes on computes what it does under `drop`: neither has trained on such a document.
+
+        So one that has met an odd document in its middle goes on, without it.
+        """
+        kinds = ("null", "empty", "broken", "huge")
+        return {f"dataset.on_{kind}": "drop" for kind in kinds if self.policy(kind) == "error"}
 
     @field_validator("sources")
     @classmethod

@@ -189,4 +189,8 @@ def _require_text(schema: pa.Schema, *, column: str, name: str) -> None:
 
 
 def _unreadable(name: str, kind: str, error: Exception) -> DataError:
-    return DataError(f"{name} can't be read as {kind}: {error}.", fix="give a complete file.")
+    return DataError(
+        f"{name} can't be read as {kind}: {error}.",
+        why="it is cut off, or its bytes have changed.",
+        fix="give a complete file; a run that has begun goes on with the file as it was when it started.",
+    )

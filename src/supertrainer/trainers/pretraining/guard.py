@@ -16,6 +16,7 @@ class Guard:
     Attributes:
         skipped: updates left out in the whole run.
         in_a_row: updates left out since the last one that was made.
+        reason: why the last of those was; empty where the last update was made.
     """
 
     def __init__(self, config: GuardConfig) -> None:
@@ -24,10 +25,11 @@ class Guard:
         self._norms: deque[float] = deque(maxlen=config.window)
         self.skipped = 0
         self.in_a_row = 0
+        self.reason = ""
 
     def judge(self, *, loss: float, grad_norm: float) -> str:
         """Why this update must be left out; empty where it may be made. The update is counted either way."""
-        reason = self._reason(loss, grad_norm)
+        reason = self.reason = self._reason(loss, grad_norm)
         if reason:
             self.skipped += 1
             self.in_a_row += 1
@@ -36,6 +38,11 @@ class Guard:
             self._losses.append(loss)
             self._norms.append(grad_norm)
         return reason
+
+    @property
+    def spiked(self) -> bool:
+        """Whether the last update was left out although it was finite."""
+        return "deviations" in self.reason
 
     @property
     def has_given_up(self) -> bool:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from supertrainer.checkpoint.manifest import Checkpoint, step_name
 from supertrainer.core.distributed import all_gather_object, is_main, on_main_then_broadcast, rank, world_size
-from supertrainer.core.errors import SupertrainerError
 from supertrainer.data.streams.train_stream import TrainStream, merge_states
 from supertrainer.data.streams.units import ODD_KINDS
 from supertrainer.export.dcp import write_hf
@@ -18,6 +17,7 @@ from supertrainer.trainers.pretraining import saving
 from supertrainer.trainers.pretraining.building import Built, build
 from supertrainer.trainers.pretraining.evaluation import evaluate
 from supertrainer.trainers.pretraining.guard import Guard
+from supertrainer.trainers.pretraining.hopeless import hopeless
 from supertrainer.trainers.pretraining.optimizer import set_rates, training_state
 from supertrainer.trainers.pretraining.recorder import Recorder
 from supertrainer.trainers.pretraining.results import PretrainResult
@@ -119,19 +119,12 @@ class PretrainSession:
         """Ends a run whose updates are left out one after the other; every process comes to the same.
 
         Raises:
-            SupertrainerError: with the last good checkpoint.
+            SupertrainerError: with what would mend it, and the last good checkpoint.
         """
         if not self._guard.has_given_up:
             return
         self.writer.wait()
-        good = max(self._trainer.store.steps(), default=None)
-        raise SupertrainerError(
-            f"the last {self._guard.in_a_row} updates up to step {self.step} were left out: their losses or gradients "
-            "were not finite, or far above those before.",
-            why="the weights don't change any more.",
-            fix=(f"the checkpoint of step {good} is good; " if good is not None else "there is no checkpoint yet; ")
-            + "a lower trainer.learning_rate, a longer warm-up or another trainer.guard starts another run.",
-        )
+        raise hopeless(self._guard, self._config, step=self.step, store=self._trainer.store)
 
     def log(self, update: Update) -> None:
         """Writes a row of the steps since the last one."""
