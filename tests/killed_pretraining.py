@@ -1,6 +1,8 @@
 """Pretrainings whose processes are killed with SIGKILL and started again, as many as each time is said.
 
 python tests/killed_pretraining.py SPECS.json     [{"directory": …, "processes": [1, 2], further keys of `pretrainer`}]
+
+Without "processes" there are two, of which the second is killed.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from typing import Any
 import torch
 
 from supertrainer.core import distributed
+from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import write_json
 from supertrainer.core.records import append_record, read_records
 from supertrainer.trainers.pretraining.session import PretrainSession
@@ -80,15 +83,32 @@ def killed_and_resumed(spec: dict[str, Any], *, processes: list[int]) -> None:
     write_json(Path(spec["directory"]) / "exits.json", exits)
 
 
-def _forked(spec: dict[str, Any], *, attempt: int, rank: int, count: int, port: int) -> int:
-    """The pid of a process that trains as one of several."""
+def one_of_two_killed(spec: dict[str, Any]) -> None:
+    """Trains in two forked processes, of which the second is killed: error.json has how the first one ends."""
+    port, told = _free_port(), Path(spec["directory"]).with_suffix(".error.json")
+    first, second = (_forked(spec, attempt=1, rank=rank, count=2, port=port, told=told) for rank in range(2))
+    while not _newest(spec):
+        time.sleep(0.001)
+    os.kill(second, signal.SIGKILL)
+    for pid in (first, second):
+        os.waitpid(pid, 0)
+
+
+def _forked(spec: dict[str, Any], *, attempt: int, rank: int, count: int, port: int, told: Path | None = None) -> int:
+    """The pid of a process that trains as one of several; it writes its error down where that is asked for."""
     pid = os.fork()
     if pid:
         return pid
     place = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "LOCAL_WORLD_SIZE": count, "MASTER_PORT": port}
     os.environ |= {name: str(value) for name, value in place.items()} | {"MASTER_ADDR": "127.0.0.1"}
-    with rows_noted(Path(spec["directory"]).with_suffix(f".rows-{rank}.jsonl")):
-        pretrainer(**spec, attempt=attempt).train()
+    try:
+        with rows_noted(Path(spec["directory"]).with_suffix(f".rows-{rank}.jsonl")):
+            pretrainer(**spec, attempt=attempt).train()
+    except SupertrainerError as error:
+        if told is None:
+            raise
+        write_json(told, {"error": str(error)})
+        os._exit(error.exit_code)
     distributed.shutdown()
     os._exit(0)
 
@@ -106,4 +126,7 @@ def _newest(spec: dict[str, Any]) -> str:
 if __name__ == "__main__":
     torch.set_num_threads(1)
     for given in json.loads(Path(sys.argv[1]).read_text()):
-        killed_and_resumed(given, processes=given.pop("processes"))
+        if processes := given.pop("processes", None):
+            killed_and_resumed(given, processes=processes)
+        else:
+            one_of_two_killed(given)

@@ -129,6 +129,7 @@ def test_an_odd_document_in_the_middle_leaves_a_run_that_goes_on(zygote: Zygote,
     told = output(with_texts)
     assert "odd.jsonl:34 of dataset.sources.text: no JSON" in told
     assert "Fix: dataset.on_broken=drop, with which a run that has begun goes on" in told
+    assert "begins another run with its weights" in told
     newest = max(int(folder.name[5:]) for folder in (with_texts / "runs/small/checkpoints").glob("step-*"))
     assert newest >= 1
     assert run(zygote, with_texts, *words, "dataset.on_broken=drop") == 0, output(with_texts)

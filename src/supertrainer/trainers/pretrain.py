@@ -20,6 +20,7 @@ from supertrainer.models.distributed_checkpoint import lone_process_is_meant
 from supertrainer.models.pretrain import DecoderModel
 from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig, division_problems
 from supertrainer.trainers.pretraining import saving
+from supertrainer.trainers.pretraining.failures import errors_told
 from supertrainer.trainers.pretraining.results import PretrainResult
 from supertrainer.trainers.pretraining.schedule import common_steps, decay_span
 from supertrainer.trainers.pretraining.session import PretrainSession, open_session
@@ -92,7 +93,8 @@ class PretrainTrainer:
 
         Raises:
             ConfigError: what can't be trained as configured.
-            DataError: faulty data.
+            DataError: faulty data; in the middle of a run with where the weights so far are.
+            LaunchError: another process of the run has ended.
             CheckpointError: a checkpoint can't be written or read.
             SupertrainerError: too many updates in a row were not finite, or spikes.
             KeyboardInterrupt: a second Ctrl-C.
@@ -103,7 +105,7 @@ class PretrainTrainer:
         latest = distributed.on_main_then_broadcast(lambda: self._prepare(resume=resume))
         with lone_process_is_meant():
             session = open_session(self, latest)
-            with contextlib.closing(session), _collecting_at_set_steps():
+            with errors_told(self.store), contextlib.closing(session), _collecting_at_set_steps():
                 stop = self._run(session) if session.step < self.planned_steps else None
                 session.writer.wait()
                 if stop is None:

@@ -143,6 +143,22 @@ def test_a_rotten_archive_is_named(
     assert not list((tmp_path / "cache").glob("*"))
 
 
+def test_changed_bytes_of_a_parquet_file_are_told_where_it_has_checksums(
+    dataset: Callable[..., StreamDataset], tmp_path: Path
+) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    table = pa.table({"text": [f"w{number}" for number in range(200)]})
+    pq.write_table(table, path, row_group_size=100, compression="none", use_dictionary=False, write_page_checksum=True)
+    content = bytearray(path.read_bytes())
+    content[content.index(b"w150")] ^= 1  # v150, as good a text as any
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a\.parquet row group 1 can't be read as Parquet: .*checksum"):
+        list(dataset(path).texts())
+
+
 def test_a_file_in_two_sources_is_refused(
     dataset: Callable[..., StreamDataset], write: Callable[..., Path], tmp_path: Path
 ) -> None:

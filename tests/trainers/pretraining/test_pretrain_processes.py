@@ -22,6 +22,7 @@ from tiny_pretraining import (
     facts,
     pretrainer,
     same_bits,
+    signals,
     state,
 )
 from tiny_training import launch
@@ -155,6 +156,7 @@ def killed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     specs = [
         {"directory": str(folder / "killed"), "processes": [1, 1, 1, 1, 1], **KILLED},
         {"directory": str(folder / "other-numbers"), "processes": [1, 2, 3, 2], **OTHERS},
+        {"directory": str(folder / "survivor"), **KILLED, "max_steps": 2000},
     ]
     (folder / "specs.json").write_text(json.dumps(specs))
     command = [sys.executable, killed_pretraining.__file__, str(folder / "specs.json")]
@@ -184,6 +186,17 @@ def test_a_run_that_is_killed_and_goes_on_with_other_numbers_of_processes_has_th
     assert all(run.with_suffix(f".rows-{rank}.jsonl").is_file() for rank in range(3))
     assert facts(run, 24)["data"] == facts(whole, 24)["data"]
     assert apart(whole, run, 24, since=checkpoint(whole, 1)) < 1e-5
+
+
+def test_a_process_whose_neighbour_is_killed_says_so_and_leaves_a_run_that_goes_on(killed: Path) -> None:
+    told = json.loads((killed / "survivor.error.json").read_text())["error"]
+    assert told.startswith("LaunchError: another process of the run has ended: ")
+    assert "Fix: its own error stands with its rank; where it has none it was killed" in told
+    run = killed / "survivor"
+    newest = max(int(folder.name[5:]) for folder in (run / "checkpoints").glob("step-*"))
+    resumed = pretrainer(run, **{**KILLED, "max_steps": 2000}, attempt=2)
+    with signals(0, newest + 1):
+        assert resumed.train().first_step == newest
 
 
 @pytest.mark.slow

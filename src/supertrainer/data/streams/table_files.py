@@ -48,7 +48,7 @@ class ParquetFile:
 
         group, first = unit.part
         try:
-            with pq.ParquetFile(self.path, metadata=self._metadata) as file:
+            with pq.ParquetFile(self.path, metadata=self._metadata, page_checksum_verification=True) as file:
                 column = file.read_row_group(group, columns=[self.column], use_threads=False).column(self.column)
         except (pa.ArrowException, OSError) as error:
             raise _unreadable(f"{self.name} row group {group}", "Parquet", error) from None

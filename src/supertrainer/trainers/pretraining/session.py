@@ -16,8 +16,8 @@ from supertrainer.trainers.pretrain_schema import micro_batch_rows
 from supertrainer.trainers.pretraining import saving
 from supertrainer.trainers.pretraining.building import Built, build
 from supertrainer.trainers.pretraining.evaluation import evaluate
+from supertrainer.trainers.pretraining.failures import hopeless
 from supertrainer.trainers.pretraining.guard import Guard
-from supertrainer.trainers.pretraining.hopeless import hopeless
 from supertrainer.trainers.pretraining.optimizer import set_rates, training_state
 from supertrainer.trainers.pretraining.recorder import Recorder
 from supertrainer.trainers.pretraining.results import PretrainResult

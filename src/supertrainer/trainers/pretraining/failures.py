@@ -1,12 +1,20 @@
-"""The end of a run whose updates are left out one after the other: why the same command ends so again, what doesn't."""
+"""How a pretraining ends that can't go on: which error is told, and what is left of the run."""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+from collections.abc import Iterator
+
+import torch.distributed as dist
+
 from supertrainer.checkpoint.manifest import step_name
 from supertrainer.checkpoint.store import CheckpointStore
-from supertrainer.core.errors import SupertrainerError
+from supertrainer.core.errors import DataError, LaunchError, SupertrainerError
 from supertrainer.trainers.pretrain_schema import PretrainTrainerConfig
 from supertrainer.trainers.pretraining.guard import Guard
+
+_LOST_CONNECTION = ("Connection closed by peer", "Connection reset by peer", "Broken pipe")  # of gloo
 
 
 def hopeless(guard: Guard, config: PretrainTrainerConfig, *, step: int, store: CheckpointStore) -> SupertrainerError:
@@ -41,3 +49,36 @@ def hopeless(guard: Guard, config: PretrainTrainerConfig, *, step: int, store: C
         "weights of a step are the same in every start.",
         fix=fix,
     )
+
+
+@contextlib.contextmanager
+def errors_told(store: CheckpointStore) -> Iterator[None]:
+    """Around a training with all that it has open, so that what was being written is committed when an error is told.
+
+    Args:
+        store: the run's checkpoints.
+
+    Raises:
+        DataError: data that can't be read in the middle of a run, with where its weights so far are.
+        LaunchError: another process of the run has ended, instead of what its connection says.
+    """
+    try:
+        yield
+    except DataError as error:
+        if not (steps := store.steps()):
+            raise
+        saved = store.directory / step_name(steps[-1])
+        kept = (
+            f" The run stands at step {steps[-1]} at least; model.source={saved} begins another run with its weights."
+        )
+        raise DataError([dataclasses.replace(problem, fix=problem.fix + kept) for problem in error.problems]) from error
+    except RuntimeError as error:
+        lost = isinstance(error, dist.DistError) or any(sign in str(error) for sign in _LOST_CONNECTION)
+        if not lost:
+            raise
+        raise LaunchError(
+            f"another process of the run has ended: {str(error).splitlines()[0]}",
+            why="the processes make every step together.",
+            fix="its own error stands with its rank; where it has none it was killed, for want of memory perhaps. The "
+            "same command goes on from the last checkpoint.",
+        ) from error
