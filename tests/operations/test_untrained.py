@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from supertrainer.core.records import append_record
+from supertrainer.core.records import append_record, utc_now
 from supertrainer.core.run_directory import RunDirectory
-from supertrainer.operations.untrained import nothing_trained
+from supertrainer.operations.untrained import nothing_trained, waits_for_a_job
 from tiny_runs import TINY, TINY_PRETRAIN
 from zygote import Zygote
 
@@ -71,3 +71,21 @@ def test_what_was_trained_leaves_a_trace(tmp_path: Path, trace: str) -> None:
     else:
         (tmp_path / trace).mkdir()  # a broken checkpoint: its owner may restore it
     assert not nothing_trained(directory)
+
+
+@pytest.mark.parametrize(("state", "waits"), [("PENDING", True), ("RUNNING", True), ("FAILED", False)])
+def test_a_job_in_the_queue_binds_its_directory_to_its_config(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, state: str, waits: bool
+) -> None:
+    directory = RunDirectory(tmp_path)
+    (tmp_path / "programs").mkdir()
+    squeue = tmp_path / "programs" / "squeue"
+    squeue.write_text(
+        f"#!/bin/sh\ncase \"$*\" in *--me*) exit 0;; *) echo '7|7|{state}|None|n1|0:00|30:00|0|0|';; esac\n"
+    )
+    squeue.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{squeue.parent}:/usr/bin:/bin")
+    assert not waits_for_a_job(directory)  # it was never submitted
+    directory.slurm_sh.write_text("#!/bin/sh\n")
+    append_record(directory.jobs_jsonl, {"event": "submit", "job_id": "7", "chain": ["7"], "time": utc_now()})
+    assert waits_for_a_job(directory) == waits

@@ -25,7 +25,7 @@ class Limits:
     Attributes:
         above, least, below, most: exclusive and inclusive bounds of a number.
         shortest, longest: characters of a text, items of a list.
-        pattern: of a text.
+        pattern: of a text, and an `instance` of it.
         finite: neither NaN nor infinite.
     """
 
@@ -36,6 +36,7 @@ class Limits:
     shortest: int | None = None
     longest: int | None = None
     pattern: str | None = None
+    instance: str | None = None
     finite: bool = False
 
     @property
@@ -169,6 +170,7 @@ def _merged(limits: Limits, metadata: Sequence[Any]) -> Limits:
     }  # fmt: skip
     for item in metadata:
         if isinstance(item, FieldInfo):
+            found |= {"instance": item.examples[0]} if item.examples else {}
             found |= {
                 name: value
                 for name, value in vars(_merged(Limits(), item.metadata)).items()
@@ -194,7 +196,7 @@ def _in_words(kind: Any, limits: Limits) -> str:
         return "keys and values"
     name = _NAMES.get(kind, "a value")
     if kind is str and limits.pattern is not None:
-        return f"{name} of the form {limits.pattern}"
+        return f"{name} of the form {limits.pattern}{f', such as {limits.instance}' if limits.instance else ''}"
     if kind is str and _count(limits):
         return f"{name} of {_count(limits)} characters"
     return f"{name}{limits.of_whole_numbers if kind is int else limits}" if kind in (int, float) else name

@@ -85,4 +85,4 @@ Environment = Annotated[
 Line = Annotated[str, AfterValidator(_one_line)]
 Text = Annotated[str, AfterValidator(_no_null_byte)]
 Count = Annotated[int, Field(ge=1)]
-Memory = Annotated[str, Field(pattern=r"^[0-9]+[KMGT]?$")]
+Memory = Annotated[str, Field(pattern=r"^[0-9]+[KMGT]?$", examples=["16G"])]
