@@ -20,6 +20,7 @@ NEEDS = {
 NEEDS_OF_PRETRAINING = {
     "train": ("model", "dataset", "trainer"),
     "check": ("model", "dataset", "trainer"),
+    "verify": ("model", "dataset", "trainer"),
 }
 _AFTER_TRAINING = ("infer", "benchmark", "export")
 _OF_A_TRAINING = ("train", "export")  # an export is of a run whose config says what came after its training

@@ -46,17 +46,7 @@ def run(config: Config, open_run: OpenRun) -> None:
     if config.run.mode == "sanity_check":
         on_main_then_broadcast(lambda: check.run(config, dataset=dataset))
     on_main_then_broadcast(lambda: _record_data(open_run.directory, dataset))
-    trainer: PretrainTrainer = build(
-        config.trainer,
-        allowed=config.allow_targets,
-        run=open_run.directory,
-        model=build(config.model, allowed=config.allow_targets),
-        dataset=dataset,
-        tracker=build(config.tracker, allowed=config.allow_targets),
-        seed=config.run.seed,
-        deterministic=config.run.deterministic,
-        attempt=open_run.attempt,
-    )
+    trainer = build_pretrainer(config, open_run.directory, dataset=dataset, attempt=open_run.attempt)
     if is_main():
         plan_attempt(open_run.directory, number=open_run.attempt, planned_steps=trainer.planned_steps)
     result = trainer.train()
@@ -66,6 +56,27 @@ def run(config: Config, open_run: OpenRun) -> None:
         return
     steps = trainer.store.steps()
     on_main_then_broadcast(lambda: _report(config, open_run, dataset=dataset, result=result, steps=steps))
+
+
+def build_pretrainer(config: Config, run: RunDirectory, *, dataset: Any, attempt: int = 1) -> PretrainTrainer:
+    """The trainer with its model and tracker.
+
+    Args:
+        dataset: the streams.
+        attempt: number of this start of the run.
+    """
+    trainer: PretrainTrainer = build(
+        config.trainer,
+        allowed=config.allow_targets,
+        run=run,
+        model=build(config.model, allowed=config.allow_targets),
+        dataset=dataset,
+        tracker=build(config.tracker, allowed=config.allow_targets),
+        seed=config.run.seed,
+        deterministic=config.run.deterministic,
+        attempt=attempt,
+    )
+    return trainer
 
 
 def _record_data(directory: RunDirectory, dataset: Any) -> None:

@@ -7,15 +7,18 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, TypeAlias
 
 from supertrainer.config.spine import Config
-from supertrainer.config.tasks import task_of
+from supertrainer.config.tasks import is_pretraining, task_of
 from supertrainer.core.errors import SupertrainerError
 from supertrainer.core.files import write_json
 from supertrainer.operations.opening import OpenRun
 from supertrainer.operations.paths import relative
 from supertrainer.operations.verification.padding import check_padding
+from supertrainer.operations.verification.pretraining import table as table_of_pretraining
+from supertrainer.operations.verification.pretraining.workbench import PretrainWorkbench
 from supertrainer.operations.verification.reduction import BATCH
 from supertrainer.operations.verification.reloading import check_reload
 from supertrainer.operations.verification.resuming import check_resumes
@@ -26,7 +29,10 @@ from supertrainer.operations.verification.workbench import Workbench
 log = logging.getLogger(__name__)
 
 WORK_FOLDER = ".verify"  # of the run directory: runs and checkpoints that are removed again
-_CHATTY = ("supertrainer.trainers", "supertrainer.models", "supertrainer.data", "supertrainer.checkpoint")
+_CHATTY = tuple(f"supertrainer.{name}" for name in ("trainers", "models", "data", "checkpoint", "core.records"))
+Found: TypeAlias = tuple[list[Row], dict[str, Any], list[str]]
+"""The table, what was verified, and that in words."""
+
 _OF_INT8 = "int8 rounds a row by what else is in its batch"
 
 
@@ -43,15 +49,14 @@ def run(config: Config, open_run: OpenRun) -> None:
     shutil.rmtree(work, ignore_errors=True)  # a killed verification left it
     try:
         with _quiet():
-            bench = Workbench(config, directory=work)
-            rows = list(_checks(bench))
+            rows, facts, setting = (_of_pretraining if is_pretraining(config) else _of_fine_tuning)(config, work)
     finally:
         shutil.rmtree(work, ignore_errors=True)
     broken = [row.check for row in rows if row.verdict == "BREAKS"]
-    facts = _facts(bench) | {"seconds": time.monotonic() - started}
+    facts |= {"seconds": time.monotonic() - started}
     file = open_run.directory.verify_json
     write_json(file, {"verdict": "breaks" if broken else "holds", **facts, "checks": [vars(row) for row in rows]})
-    print("\n".join([*_setting(facts), "", *table(rows), "", f"{conclusion(rows)}  ·  {relative(file)}"]), flush=True)
+    print("\n".join([*setting, "", *table(rows), "", f"{conclusion(rows)}  ·  {relative(file)}"]), flush=True)
     if broken:
         raise SupertrainerError(
             f"{len(broken)} of {len(rows)} checks break: {'; '.join(broken)}.",
@@ -59,6 +64,21 @@ def run(config: Config, open_run: OpenRun) -> None:
             fix="if the model, dataset or trainer is a class of your own, look there; else it is a bug: report it with "
             "verify.json and environment.json.",
         )
+
+
+def _of_fine_tuning(config: Config, work: Path) -> Found:
+    bench = Workbench(config, directory=work)
+    rows, facts = list(_checks(bench)), _facts(bench)
+    return rows, facts, list(_setting(facts))
+
+
+def _of_pretraining(config: Config, work: Path) -> Found:
+    bench = PretrainWorkbench(config, directory=work)
+    return (
+        list(table_of_pretraining.checks(bench)),
+        table_of_pretraining.facts(bench),
+        list(table_of_pretraining.setting(bench)),
+    )
 
 
 def _checks(bench: Workbench) -> Iterator[Row]:

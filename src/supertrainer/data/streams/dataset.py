@@ -139,7 +139,7 @@ class StreamDataset:
         for name, source in self.sources.items():
             left = training.max_characters * source.config.weight / whole if training is not None else float("inf")
             lane = Lane(
-                self._order(name, streams=1, held_out=False, max_epochs=1),
+                self.order(name, streams=1, held_out=False, max_epochs=1),
                 stream=0,
                 units=OpenUnits(1),
                 at=Cursor(0, 0),
@@ -188,7 +188,7 @@ class StreamDataset:
         states = states_from(state, streams=streams, sources=tuple(self.config.sources))
         orders = {
             name: dataclasses.replace(
-                self._order(name, streams=streams, held_out=False, max_epochs=source.max_epochs), ended=set()
+                self.order(name, streams=streams, held_out=False, max_epochs=source.max_epochs), ended=set()
             )
             for name, source in self.config.sources.items()
         }
@@ -213,7 +213,7 @@ class StreamDataset:
             DataError: they don't fill a single row.
         """
         orders = {
-            name: self._order(name, streams=1, held_out=True, max_epochs=1)
+            name: self.order(name, streams=1, held_out=True, max_epochs=1)
             for name in self.config.sources
             if (count := self._counts[name]) is None or count[0] > count[1]
         }
@@ -263,7 +263,8 @@ class StreamDataset:
         """How many logical streams there are, see `stream_count`."""
         return stream_count(self.config.num_streams, global_batch_size=global_batch_size, counts=self._counts)
 
-    def _order(self, name: str, *, streams: int, held_out: bool, max_epochs: int | None) -> SourceOrder:
+    def order(self, name: str, *, streams: int, held_out: bool, max_epochs: int | None) -> SourceOrder:
+        """Which of a source's documents come when, dealt out to logical streams; max_epochs None: again and again."""
         source = self.sources[name]
         blocks = plan_blocks(source, streams=streams, block_bytes=self.config.block_bytes)
         share = self.config.validation.share

@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import supertrainer
@@ -22,6 +23,7 @@ LIMIT_SECONDS = 1_800.0
 POLL_SECONDS = 0.1
 WORKER = "supertrainer.operations.verification.worker"
 IN_DOUBLES = "--in-doubles"
+_ALLOWED = "allow_targets"
 
 
 def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path, in_doubles: bool = False) -> None:
@@ -34,19 +36,47 @@ def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path
     Raises:
         LaunchError: a process failed, or they took too long; with its last line.
     """
-    tree = config.dump()
-    allowed = ",".join(tree.pop("allow_targets"))  # a snapshot never says what may be imported
-    write_atomic(run.config_yaml, as_yaml(tree))
-    words = [*([IN_DOUBLES] if in_doubles else []), str(run.config_yaml), f"allow_targets=[{allowed}]"]
+    words = [*([IN_DOUBLES] if in_doubles else []), *written([(config, run)])]
+    run_apart(WORKER, words, processes=processes, logs=logs, name=run.name)
+
+
+def written(trainings: Sequence[tuple[Config, RunDirectory]]) -> list[str]:
+    """Writes each config into its run directory; returns the words that name them to a worker."""
+    for config, run in trainings:
+        write_atomic(run.config_yaml, as_yaml({key: value for key, value in config.dump().items() if key != _ALLOWED}))
+    allowed = ",".join(trainings[0][0].allow_targets)  # a snapshot never says what may be imported
+    return [*(str(run.config_yaml) for _, run in trainings), f"{_ALLOWED}=[{allowed}]"]
+
+
+def run_apart(worker: str, words: Sequence[str], *, processes: int, logs: Path, name: str) -> None:
+    """Runs a module in connected processes, to their end: see `started_apart`."""
+    with started_apart(worker, words, processes=processes, logs=logs, name=name) as wait:
+        wait()
+
+
+@contextmanager
+def started_apart(
+    worker: str, words: Sequence[str], *, processes: int, logs: Path, name: str
+) -> Iterator[Callable[[], None]]:
+    """Starts a module in connected processes, which run beside this one for as long as the context is open.
+
+    Args:
+        words: of its command line.
+        logs: what each process says goes there.
+        name: of the log files.
+
+    Yields:
+        What waits for their end. It raises a LaunchError with the last line of a process that failed, or took too long.
+    """
     logs.mkdir(parents=True, exist_ok=True)
-    files = [logs / f"verify-{run.name}-rank{rank}.log" for rank in range(processes)]
+    files = [logs / f"verify-{name}-rank{rank}.log" for rank in range(processes)]
     shared = _environment(processes)
     with ExitStack() as stack:
         started = []
         for rank, file in enumerate(files):
             output = stack.enter_context(file.open("wb"))
             process = subprocess.Popen(
-                [sys.executable, "-m", WORKER, *words],
+                [sys.executable, "-m", worker, *words],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -55,11 +85,15 @@ def train_apart(config: Config, run: RunDirectory, *, processes: int, logs: Path
             )
             stack.callback(_end, process)
             started.append(process)
-        failed = _wait(started)
+        yield lambda: _require_success(started, files)
+
+
+def _require_success(started: list[subprocess.Popen[bytes]], files: Sequence[Path]) -> None:
+    failed = _wait(started)
     if failed is not None:
         code = started[failed].returncode
         raise LaunchError(
-            f"process {failed} of {processes} ended with exit code {code}: {_last_line(files[failed])}",
+            f"process {failed} of {len(started)} ended with exit code {code}: {_last_line(files[failed])}",
             why="what they compute together can't be compared.",
             fix=f"see {files[failed]}.",
         )

@@ -61,6 +61,12 @@ def same_bits(check: str, differing: int, total: int) -> Row:
     return Row(check, f"{differing:,} of {total:,} differ", "0", verdict, value=differing)
 
 
+def none_of(check: str, wrong: int, total: int) -> Row:
+    """Things that must not be there, among so many that were looked at; looking at nothing holds nothing."""
+    verdict: Verdict = "BREAKS" if wrong or not total else "holds"
+    return Row(check, f"{wrong:,} of {total:,}", "0", verdict, value=wrong)
+
+
 def other_bits(check: str, differing: int, total: int) -> Row:
     """Two runs that must not be the same."""
     return Row(check, f"{differing:,} of {total:,} differ", "≥ 1", "holds" if differing else "BREAKS", value=differing)

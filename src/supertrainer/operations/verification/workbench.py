@@ -112,9 +112,7 @@ class Workbench:
         if in_doubles:
             compute_in_doubles(trainer)
         try:
-            stopped_by = trainer.train().stopped_by
-            if stopped_by is not None:  # nothing of a verification is worth saving
-                raise StopRequested(stopped_by) if has_waiting_script() else KeyboardInterrupt
+            require_whole(trainer.train().stopped_by)
             yield trainer
         finally:
             shutil.rmtree(run.path, ignore_errors=True)
@@ -168,6 +166,16 @@ class Workbench:
         """A trainer that hasn't trained, and the model that it would start from, without dropout."""
         trainer = build_trainer(self.still, RunDirectory(self.directory / "untrained"), dataset=self.dataset)
         return trainer, trainer.build_module()
+
+
+def require_whole(stopped_by: str | None) -> None:
+    """Ends a verification one of whose trainings was stopped by a signal: nothing of it is worth saving.
+
+    Raises:
+        StopRequested, KeyboardInterrupt: it was.
+    """
+    if stopped_by is not None:
+        raise StopRequested(stopped_by) if has_waiting_script() else KeyboardInterrupt
 
 
 def trained_weights(module: nn.Module) -> Weights:

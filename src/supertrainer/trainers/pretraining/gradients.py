@@ -94,7 +94,7 @@ class GradientBuckets:
 
 
 def total_norm(gradients: Sequence[Tensor]) -> Tensor:
-    """The norm of all gradients as one vector, float32, on every process; also of those that are divided over processes.
+    """The norm of all gradients as one vector, float32, on every process; also where they are divided over processes.
 
     Summed in float64 and rounded once: a CPU sums a long float32 tensor so coarsely (2e-4 for six million values) that
     how the gradients lie in buckets and parts would show, and with it the number of processes.
