@@ -20,6 +20,7 @@ from supertrainer.operations.verification.rows import Row, not_applicable, withi
 from supertrainer.operations.verification.workbench import Workbench
 from tiny_runs import TINY
 from tiny_verification import LORA, tiny_config, tiny_workbench
+from tiny_verification_of_pretraining import corpus_words
 from zygote import Zygote
 
 MAIN = Path(__file__).parents[2] / "src" / "supertrainer" / "main.py"
@@ -57,6 +58,25 @@ def test_a_config_that_holds_ends_with_0_and_leaves_its_table_alone(zygote: Zygo
     }  # fmt: skip
     assert {path.name for path in (run / "logs").iterdir()} == {
         "run.log", "verify-two-processes-rank0.log", "verify-two-processes-rank1.log",
+    }  # fmt: skip
+
+
+def test_a_pretraining_that_holds_ends_with_0_and_leaves_its_table_alone(zygote: Zygote, tmp_path: Path) -> None:
+    """Half a minute, for two processes that import everything: the one test that starts them for all of their rows."""
+    words = ["+experiment=pretrain", "operation=verify", "mode=toy", "run.name=a", *corpus_words(tmp_path)]
+    assert zygote.run(words, directory=tmp_path) == 0, (tmp_path / "output.txt").read_text()
+    text = (tmp_path / "output.txt").read_text()
+    assert "on the config's own decoder, 2 layers of width 128" in text
+    assert "56 hold  ·  runs/a/verify.json" in text
+    assert "WARNING" not in text
+    run = tmp_path / "runs" / "a"
+    found = json.loads((run / "verify.json").read_text())
+    assert (found["verdict"], found["task"], found["rows_of_a_step"]) == ("holds", "pretraining", 8)
+    values = {row["check"]: row["value"] for row in found["checks"]}
+    for name in ("DDP", "FSDP2"):
+        assert 0 < values[f"2 processes by {name} = one: weights of 3 steps"] < 1e-5  # added in another order: two
+    assert {path.name for path in run.iterdir()} == {
+        "attempts.jsonl", "config.json", "config.yaml", "environment.json", "logs", "verify.json",
     }  # fmt: skip
 
 

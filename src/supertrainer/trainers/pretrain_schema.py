@@ -180,20 +180,24 @@ class PretrainTrainerConfig(TargetModel):
         there = placement()
         if config.run.mode == "full":  # the other modes shorten a run, not its schedule
             yield from schedule_problems(self)
-        yield from division_problems(self, processes=there.processes)
-        yield from layout_problems(self.parallel, processes=there.processes)
-        if self.precision == "bfloat16" and not there.has_gpu and not self.allow_bfloat16_on_cpu:
-            yield Problem(
-                "trainer.precision=bfloat16 without a GPU.",
-                why="a CPU computes 16-bit formats ten to fifty times slower than float32.",
-                fix="precision=auto or float32, or run on a GPU; allow_bfloat16_on_cpu=true does it all the same.",
-            )
+        if config.operation != "verify":  # which computes in float32, in one process and two, whatever is asked for
+            yield from division_problems(self, processes=there.processes)
+            yield from layout_problems(self.parallel, processes=there.processes)
+            yield from self._precision_problems(has_gpu=there.has_gpu)
         positions = None if config.model is None else vars(config.model).get("max_length")
         if isinstance(positions, int) and positions < self.sequence_length:
             yield Problem(
                 f"trainer.sequence_length={self.sequence_length} is more than model.max_length={positions}.",
                 why="the model has no positions beyond it.",
                 fix=f"trainer.sequence_length={positions}, or model.max_length={self.sequence_length}.",
+            )
+
+    def _precision_problems(self, *, has_gpu: bool) -> Iterable[Problem]:
+        if self.precision == "bfloat16" and not has_gpu and not self.allow_bfloat16_on_cpu:
+            yield Problem(
+                "trainer.precision=bfloat16 without a GPU.",
+                why="a CPU computes 16-bit formats ten to fifty times slower than float32.",
+                fix="precision=auto or float32, or run on a GPU; allow_bfloat16_on_cpu=true does it all the same.",
             )
 
     @model_validator(mode="after")

@@ -82,7 +82,7 @@ def _over_width(bench: PretrainWorkbench) -> Iterator[Row]:
     """
     model = bench.config.model
     wide = at_constant_rate(
-        with_model(bench.config, parametrization=model.parametrization.model_dump() | {"zero_head": False}),
+        bench.drawn,
         learning_rate=RATE,
         weight_decay=0.0,
         eps=_EPS,

@@ -14,7 +14,7 @@ def check_recomputation(bench: PretrainWorkbench) -> Iterator[Row]:
     """Compares a step's gradients and weights with those of full and of selective recomputation."""
     kept = bench.step()
     for what in ("full", "selective"):
-        again = bench.step(with_trainer(bench.config, activation_checkpointing=what))
+        again = bench.step(with_trainer(bench.drawn, activation_checkpointing=what))
         pairs = [differing(again.gradients, kept.gradients), differing(again.weights, kept.weights)]
         yield same_bits(
             f"activations: {what} recomputation = kept, gradients and weights",

@@ -122,6 +122,12 @@ def with_model(config: Config, **changed: Any) -> Config:
     return config.model_copy(update={"model": revised(config.model, **changed)})
 
 
+def with_drawn_head(config: Config) -> Config:
+    """The config with a head that starts like any other weight."""
+    chosen = config.model.parametrization.model_dump() | {"zero_head": False}
+    return with_model(config, parametrization=chosen)
+
+
 def with_trainer(config: Config, **changed: Any) -> Config:
     """The config with other keys of the trainer."""
     return config.model_copy(update={"trainer": revised(config.trainer, **changed)})

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from supertrainer.data.streams.blocks import OpenUnits
+from supertrainer.data.streams.blocks import Block, OpenUnits
 from supertrainer.data.streams.reading import SourceOrder
 from supertrainer.data.streams.rows import Rows
 from supertrainer.data.streams.train_stream import merge_states
@@ -23,7 +23,7 @@ from supertrainer.operations.verification.rows import Row, none_of, same_bits
 STEPS, LEFT = 4, 2  # of a stream; of them, after it was left and opened again
 PROCESSES = (2, 4)
 EPOCHS = 2
-_BLOCKS = 8  # of a source that are opened: a large one has thousands
+_BYTES = 64 << 20  # of a source that are opened: a large one has terabytes
 
 
 def check_streams(bench: PretrainWorkbench) -> Iterator[Row]:
@@ -127,15 +127,32 @@ def _blocks_off(order: SourceOrder, *, streams: int) -> tuple[int, int]:
 
 
 def _documents_off(trained: SourceOrder, held: SourceOrder) -> tuple[int, int]:
-    """Of a few blocks: how many documents are neither trained on nor held out, both, or more than once."""
+    """How many documents are neither trained on nor held out, both, or more than once in an epoch; and how many were
+    looked at: those of the first units.
+    """
     units, off, count = OpenUnits(1), 0, 0
-    held_blocks = set(held.blocks)
-    for block in trained.blocks[:_BLOCKS]:
+    wanted = [set(order.blocks) for order in (trained, held)]
+    for block in _first_blocks(list(dict.fromkeys([*trained.blocks, *held.blocks]))):
         unit = units.get(trained.files, block)
         end = len(unit) if block.end is None else block.end
         for epoch in range(EPOCHS):
-            found = list(trained.documents(epoch, block, unit))
-            found += list(held.documents(epoch, block, unit)) if block in held_blocks else []
-            seen = np.bincount(np.array(found, dtype=np.int64) - block.begin, minlength=end - block.begin)
+            found = [
+                order.documents(epoch, block, unit)
+                for order, blocks in zip((trained, held), wanted, strict=True)
+                if block in blocks
+            ]
+            seen = np.bincount(np.concatenate(found) - block.begin, minlength=end - block.begin)
             off, count = off + int((seen != 1).sum()), count + len(seen)
     return off, count
+
+
+def _first_blocks(blocks: list[Block]) -> Iterator[Block]:
+    """Blocks of the first unit, and of the next ones until they have so many bytes."""
+    size, seen = 0, set()
+    for block in sorted(blocks, key=lambda block: (block.file, block.unit.part, block.begin)):
+        if (unit := (block.file, block.unit.part)) not in seen:
+            if size > _BYTES:
+                return
+            seen.add(unit)
+            size += block.unit.size
+        yield block

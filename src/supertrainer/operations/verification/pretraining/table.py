@@ -71,6 +71,7 @@ def setting(bench: PretrainWorkbench) -> Iterator[str]:
         yield (
             f"on a small decoder of its kind, {sizes}, for one of {own.num_layers} layers of width "
             f"{own.hidden_size:,}: that has more than {LARGEST // 10**6} million parameters beside its vocabulary"
+            + (", and the weights of model.source fit no other" if bench.own.model.source else "")
         )
     else:
         yield f"on the config's own decoder, {sizes}"

@@ -27,7 +27,7 @@ from supertrainer.models.pretrain import DecoderModel
 from supertrainer.operations.pretrain import build_pretrainer
 from supertrainer.operations.scoring import build_dataset
 from supertrainer.operations.verification.pretraining.documents import cut, noted
-from supertrainer.operations.verification.pretraining.reduction import BATCH, reduced
+from supertrainer.operations.verification.pretraining.reduction import BATCH, reduced, with_drawn_head
 from supertrainer.operations.verification.workbench import Weights, require_whole
 from supertrainer.trainers.pretraining.building import Built, build
 from supertrainer.trainers.pretraining.guard import Guard
@@ -92,6 +92,7 @@ class PretrainWorkbench:
     Attributes:
         own: the config as it is.
         config: in a few short steps, otherwise as it is.
+        drawn: the same with a head that doesn't start at zero, where nothing else has a gradient at first.
         dataset: its documents.
         vocab_size: of its tokenizer.
     """
@@ -103,6 +104,7 @@ class PretrainWorkbench:
             DataError: faulty documents, or too few of them.
         """
         self.own, self.config = config, reduced(config)
+        self.drawn = with_drawn_head(self.config)
         self.directory = directory
         self.dataset: Any = build_dataset(self.config)
         self.tokenizer = self.dataset.tokenizer()
@@ -139,19 +141,19 @@ class PretrainWorkbench:
         return found
 
     def built(self, config: Config | None = None) -> Built:
-        """Its decoder at the start, with its optimizer."""
-        config = config or self.config
+        """The decoder at the start, of `drawn` or another config, with its optimizer."""
+        config = config or self.drawn
         return build(config.trainer, model=self.model(config), tokenizer=self.tokenizer, seed=config.run.seed)
 
     def step(self, config: Config | None = None, *, micro: int = BATCH, count: int = 1) -> Step:
         """A step of a config on the first rows, at the peak of its rates.
 
         Args:
-            config: None: the reduced one.
+            config: None: `drawn`.
             micro: rows that are computed at once.
             count: how often it is made.
         """
-        config = config or self.config
+        config = config or self.drawn
         built = self.built(config)
         start = _copied(training_state(built.decoder, built.optimizer)["model"])
         updater = Updater(built, config.trainer, guard=Guard(config.trainer.guard), micro_batch_rows=micro)
