@@ -11,7 +11,9 @@ import pytest
 
 import tiny_vision
 from supertrainer.core.errors import DataError
+from supertrainer.data.vision.processing import PictureProcessor
 from supertrainer.data.vision.prompts import PicturePrompts
+from supertrainer.inference.ends import end_of_turn
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.engines.schema import HfEngineConfig
 from supertrainer.inference.generation import Answer, generate
@@ -54,6 +56,21 @@ def test_every_token_of_the_list_of_end_tokens_ends_an_answer() -> None:
     ended = answers(model, prompts)
     assert all(second not in answer.tokens[:-1] for answer in ended)
     assert (ended[2].finish, ended[2].ended, ended[2].tokens[-1]) == ("stop", True, second)
+
+
+@pytest.mark.parametrize(
+    ("family", "end"),
+    [
+        ("idefics3", "<end_of_utterance>"), ("llava", None), ("paligemma", "</s>"), ("qwen2_5_vl", "<|im_end|>"),
+        ("gemma3", "<|im_end|>"), ("chameleon", "</s>"), ("instructblip", "</s>"), ("blip2", "</s>"),
+        ("llava_onevision", "<|im_end|>"),
+    ],
+)  # fmt: skip
+def test_what_a_template_begins_a_text_with_ends_no_answer(family: str, end: str | None) -> None:
+    """Templates that take content in parts write nothing of a text, and what they begin with isn't behind an answer."""
+    reading = PictureProcessor(tiny_vision.FAMILIES[family](), chat_template=None)
+    found = end_of_turn(reading.tokenizer)
+    assert (None if found is None else reading.tokenizer.convert_ids_to_tokens(found)) == end
 
 
 @pytest.mark.parametrize(("family", "place", "rows"), [("llava", 1, (0, 1, 4)), ("qwen2_5_vl", 0, (0, 3))])

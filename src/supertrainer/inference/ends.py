@@ -10,7 +10,7 @@ from torch import nn
 from transformers import GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 
 _ANSWER = "ANSWER"
-_EXCHANGE = [{"role": "user", "content": "QUESTION"}, {"role": "assistant", "content": _ANSWER}]
+_EXCHANGE = (("user", "QUESTION"), ("assistant", _ANSWER))
 
 
 def unwrapped(model: nn.Module) -> PreTrainedModel:
@@ -38,14 +38,31 @@ def end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
     """The special token that the chat template writes right after an answer; None where there is none."""
     if tokenizer.chat_template is None:
         return None
-    try:
-        text = tokenizer.apply_chat_template(_EXCHANGE, tokenize=False)
-    except TemplateError:  # it wants other roles than these
+    text = _exchange(tokenizer)
+    if text is None:
         return None
-    rest = str(text).rpartition(_ANSWER)[2].lstrip()
+    rest = text.rpartition(_ANSWER)[2].lstrip()
     added = {token: number for number, token in ((n, str(t)) for n, t in tokenizer.added_tokens_decoder.items())}
     found = max((token for token in added if rest.startswith(token)), key=len, default=None)
     return None if found is None else added[found]
+
+
+def _exchange(tokenizer: PreTrainedTokenizerBase) -> str | None:
+    """A question and its answer as the template writes them; None where it leaves the answer out or refuses both forms
+    of a content, a text and a list of parts.
+    """
+    for in_parts in (False, True):
+        messages = [
+            {"role": role, "content": [{"type": "text", "text": text}] if in_parts else text}
+            for role, text in _EXCHANGE
+        ]
+        try:
+            text = str(tokenizer.apply_chat_template(messages, tokenize=False))
+        except (TemplateError, TypeError):  # it wants other roles than these, or the other form
+            continue
+        if text.count(_ANSWER) == 1 and "'type'" not in text:
+            return text
+    return None
 
 
 class StopTexts:
