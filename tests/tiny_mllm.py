@@ -13,6 +13,7 @@ from transformers import (
     AutoConfig,
     AutoModelForImageTextToText,
     ChameleonProcessor,
+    Florence2Processor,
     Gemma3Processor,
     Idefics3Processor,
     InstructBlipProcessor,
@@ -105,6 +106,20 @@ CONFIGS: dict[str, dict[str, Any]] = {
         },
         "text_config": {"model_type": "llama", **TEXT}, "num_query_tokens": 3, "image_token_index": 4,
     },
+    "florence2": {
+        "vision_config": {
+            "depths": [1, 1], "patch_size": [7, 3], "patch_stride": [4, 2], "patch_padding": [3, 1],
+            "patch_prenorm": [False, True], "embed_dim": [8, 16], "num_heads": [2, 2], "num_groups": [2, 2],
+            "window_size": 4, "projection_dim": 32, "drop_path_rate": 0.0,
+        },
+        "text_config": {
+            "model_type": "bart", "vocab_size": VOCABULARY, "d_model": 32, "encoder_layers": 2, "decoder_layers": 2,
+            "encoder_attention_heads": 4, "decoder_attention_heads": 4, "encoder_ffn_dim": 48, "decoder_ffn_dim": 48,
+            "max_position_embeddings": 128, "pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3,
+            "decoder_start_token_id": 3, "forced_eos_token_id": None, "dropout": 0.0, "init_std": 0.06,
+        },
+        "image_token_id": 4,
+    },
     "chameleon": {
         **TEXT,
         "vocabulary_map": {
@@ -171,6 +186,14 @@ def tiny_processor(family: str) -> Any:
             pictures = Qwen2VLImageProcessorPil(patch_size=14, size=edges)
             known = Qwen2_5_VLProcessor if family == "qwen2_5_vl" else Qwen3VLProcessor
             return _with_video(pictures_only(known)(pictures, tokenizer), "Qwen2VLVideoProcessor")
+        case "florence2":
+            pictures = CLIPImageProcessorPil(size=square, do_center_crop=False)
+            pictures.image_seq_length = 17
+            tokenizer = PreTrainedTokenizerFast(
+                tokenizer_object=tokenizer.backend_tokenizer, pad_token="<pad>", bos_token="<s>", eos_token="</s>",
+                unk_token="<unk>", extra_special_tokens={"image_token": "<image>"},
+            )  # fmt: skip
+            return Florence2Processor(pictures, tokenizer)
         case "instructblip":
             questions = tiny_text_tokenizer()
             return InstructBlipProcessor(BlipImageProcessorPil(size=square), tokenizer, questions, num_query_tokens=3)
@@ -223,6 +246,8 @@ def picture(number: int, size: int = SIDE) -> Image.Image:
 def tiny_batch(processor: Any, family: str = "idefics3", *, answers: tuple[int, ...] = (2, 5)) -> dict[str, Tensor]:
     """Two rows with a picture each, by the family's processor, padded at their end; of each the answer is labelled."""
     mark = MARKS.get(family, "<image>")
+    if family == "florence2":
+        return _divided_batch(processor, answers=answers)
     prompts = [f"{mark} w{number} w{number + 7}" for number in range(len(answers))]
     texts = [
         f"{prompt} " + " ".join(f"w{place + 11}" for place in range(length))
@@ -243,6 +268,20 @@ def tiny_batch(processor: Any, family: str = "idefics3", *, answers: tuple[int, 
     for row, length in enumerate(answers):
         labels[row, ends[row] - length : ends[row]] = ids[row, ends[row] - length : ends[row]]
     return {**batch, "labels": labels}
+
+
+def _divided_batch(processor: Any, *, answers: tuple[int, ...]) -> dict[str, Tensor]:
+    """As `tiny_batch`: the encoder's tokens by the processor, the decoder's behind </s> and <s>."""
+    prompts = [f"w{number} w{number + 7}" for number in range(len(answers))]
+    images = [picture(number) for number in range(len(answers))]
+    batch = dict(processor(text=prompts, images=images, padding=True, return_tensors="pt"))
+    width = 2 + max(answers)
+    written, labels = torch.zeros(2, width, dtype=torch.long), torch.full((2, width), -100)
+    written[:, :2] = torch.tensor([3, 2])
+    for row, length in enumerate(answers):
+        ids = processor.tokenizer(" ".join(f"w{n + 11}" for n in range(length)), add_special_tokens=False)["input_ids"]
+        written[row, 2 : 2 + length] = labels[row, 2 : 2 + length] = torch.tensor(ids)
+    return {**batch, "decoder_input_ids": written, "decoder_attention_mask": (written != 0).long(), "labels": labels}
 
 
 def shaken(model: nn.Module, *, by: float = 0.1) -> nn.Module:

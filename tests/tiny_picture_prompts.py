@@ -11,7 +11,7 @@ from supertrainer.data.vision.processing import PictureProcessor
 from supertrainer.data.vision.prompts import PicturePrompts, picture_prompt
 from tiny_mllm import picture, tiny_mllm, tiny_processor
 
-TEMPLATES = {"qwen2_5_vl": tiny_vision.QWEN, "gemma3": tiny_vision.GEMMA}
+TEMPLATES = {"qwen2_5_vl": tiny_vision.QWEN, "gemma3": tiny_vision.GEMMA, "florence2": None}  # None: the family's own
 SHAPES = (0, ()), (1, (28,)), (2, (56, 28)), (3, (70,)), (4, ()), (1, (42, 56))
 
 
@@ -37,4 +37,6 @@ def tiny_asked(family: str) -> tuple[Any, PicturePrompts]:
                 processor=reading,
             )
         )
-    return tiny_mllm(family), PicturePrompts(prompts, store, reading, processor.tokenizer.pad_token_id)
+    # A decoder whose output is its input's embedding says its own last word again, whatever it is asked.
+    keys = {"tie_word_embeddings": False} if family == "florence2" else {}
+    return tiny_mllm(family, **keys), PicturePrompts(prompts, store, reading, processor.tokenizer.pad_token_id)

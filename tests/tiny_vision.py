@@ -145,6 +145,17 @@ def tiny_chameleon(**options: Any) -> Any:
     return ChameleonProcessor(pictures, tokenizer, image_seq_length=4, **options)
 
 
+def tiny_florence2(**options: Any) -> Any:
+    """Every picture is 16×16 pixels and 4 tokens before the text, which an encoder reads; no template."""
+    from transformers.models.clip.image_processing_pil_clip import CLIPImageProcessorPil
+    from transformers.models.florence2.processing_florence2 import Florence2Processor
+
+    pictures = CLIPImageProcessorPil(size={"height": 16, "width": 16}, do_center_crop=False)
+    pictures.image_seq_length = 4
+    tokenizer = tiny_picture_tokenizer(adds_begin=True, extra_special_tokens={"image_token": "<image>"})
+    return Florence2Processor(pictures, tokenizer, **options)
+
+
 def tiny_instructblip(**options: Any) -> Any:
     """Every picture is 16×16 pixels and 4 tokens before the text, whose question a second tokenizer reads."""
     from transformers.models.blip.image_processing_pil_blip import BlipImageProcessorPil
@@ -199,6 +210,7 @@ FAMILIES: dict[str, Callable[..., Any]] = {
     "qwen2_5_vl": tiny_qwen2_5_vl,
     "gemma3": tiny_gemma3,
     "chameleon": tiny_chameleon,
+    "florence2": tiny_florence2,
     "instructblip": tiny_instructblip,
     "blip2": tiny_blip2,
     "llava_onevision": tiny_llava_onevision,

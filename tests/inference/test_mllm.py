@@ -35,16 +35,23 @@ def answers(model: Any, prompts: PicturePrompts, *, batch_size: int = 6) -> list
     return [found[number][0] for number in range(len(prompts.prompts))]
 
 
-@pytest.mark.parametrize("family", ["idefics3", "llava", "llava_onevision", "gemma3", "paligemma", "qwen2_5_vl"])
+@pytest.mark.parametrize(
+    "family", ["idefics3", "llava", "llava_onevision", "gemma3", "paligemma", "qwen2_5_vl", "florence2"]
+)
 def test_a_batch_is_its_rows_one_by_one_and_transformers_own(family: str) -> None:
-    """Rows without, with one and with two pictures of several sizes, padded on the left behind a mask."""
+    """Rows without, with one and with two pictures of several sizes, padded on the left (an encoder's on the right)."""
     model, prompts = tiny_asked(family)
     together = [answer.tokens for answer in answers(model, prompts)]
     assert together == [answers(model, prompts.some([number]))[0].tokens for number in range(len(together))]
     for number, tokens in enumerate(together):
         inputs = prompts.batch([number])
-        whole = model.generate(**inputs, max_new_tokens=LENGTH, do_sample=False, pad_token_id=0)
-        assert tuple(whole[0, inputs["input_ids"].shape[1] :].tolist()) == tokens
+        how = (
+            {"forced_bos_token_id": 2} if family == "florence2" else {}
+        )  # a token of its own, behind its decoder's first
+        new = LENGTH + len(how)
+        whole = model.generate(**inputs, **how, max_new_tokens=new, do_sample=False, pad_token_id=0)
+        before = 2 if family == "florence2" else inputs["input_ids"].shape[1]
+        assert tuple(whole[0, before:].tolist()) == tokens
 
 
 def test_every_token_of_the_list_of_end_tokens_ends_an_answer() -> None:
@@ -62,7 +69,8 @@ def test_every_token_of_the_list_of_end_tokens_ends_an_answer() -> None:
     ("family", "end"),
     [
         ("idefics3", "<end_of_utterance>"), ("llava", None), ("paligemma", "</s>"), ("qwen2_5_vl", "<|im_end|>"),
-        ("gemma3", "<|im_end|>"), ("chameleon", "</s>"), ("instructblip", "</s>"), ("blip2", "</s>"),
+        ("gemma3", "<|im_end|>"), ("chameleon", "</s>"), ("florence2", "</s>"), ("instructblip", "</s>"),
+        ("blip2", "</s>"),
         ("llava_onevision", "<|im_end|>"),
     ],
 )  # fmt: skip
@@ -73,7 +81,9 @@ def test_what_a_template_begins_a_text_with_ends_no_answer(family: str, end: str
     assert (None if found is None else reading.tokenizer.convert_ids_to_tokens(found)) == end
 
 
-@pytest.mark.parametrize(("family", "place", "rows"), [("llava", 1, (0, 1, 4)), ("qwen2_5_vl", 0, (0, 3))])
+@pytest.mark.parametrize(
+    ("family", "place", "rows"), [("llava", 1, (0, 1, 4)), ("qwen2_5_vl", 0, (0, 3)), ("florence2", 0, (0, 1))]
+)
 def test_rows_that_go_on_alone_keep_their_positions(family: str, place: int, rows: tuple[int, ...]) -> None:
     """Once half of a batch has ended its rows leave it."""
     model, prompts = tiny_asked(family)

@@ -18,7 +18,7 @@ from supertrainer.models.processors import read_processor, save_reader
 from supertrainer.models.saving import load_trained, save_trained
 from supertrainer.models.schema import MllmModelConfig, ModelKwargs
 from supertrainer.models.towers import Towers
-from tiny_mllm import FAMILIES, logits, mllm, save_mllm, shaken, tiny_batch, tiny_mllm, tiny_processor
+from tiny_mllm import CONFIGS, FAMILIES, logits, mllm, save_mllm, shaken, tiny_batch, tiny_mllm, tiny_processor
 
 LORA = {"r": 2, "target_modules": "auto", "lora_dropout": 0.0}
 NF4 = {"load_in_4bit": True, "bnb_4bit_quant_type": "nf4"}
@@ -244,11 +244,28 @@ def test_an_unknown_architecture_is_told_by_its_modules_and_named_by_patterns() 
         Towers(model, patterns={"vision": [r"model\.strange", r"model\.strangr"]})
 
 
-def test_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
-    AutoConfig.for_model("florence2").save_pretrained(tmp_path)
+@pytest.mark.parametrize(
+    ("family", "keys", "words"),
+    [
+        ("instructblip", {"text_config": {"model_type": "t5"}}, "instructblip model over t5.*only Florence-2.*Vicuna"),
+        ("mllama", {}, "mllama model looks at pictures by cross-attention.*between those of the text"),
+    ],
+)
+def test_what_is_not_one_sequence_is_refused(tmp_path: Path, family: str, keys: dict[str, Any], words: str) -> None:
+    AutoConfig.for_model(family, **keys).save_pretrained(tmp_path)
     save_reader(tiny_processor("llava"), tmp_path)
-    with pytest.raises(ConfigError, match=r"(?s)florence2 model over bart is an encoder-decoder.*one sequence"):
+    with pytest.raises(ConfigError, match=f"(?s){words}"):
         mllm(tmp_path).build(seed=1)
+
+
+def test_a_decoder_begins_with_the_tokens_that_its_answers_are_written_behind(tmp_path: Path) -> None:
+    text = {**CONFIGS["florence2"]["text_config"], "decoder_start_token_id": 2}
+    source = save_mllm(tmp_path / "source", "florence2", text_config=text)
+    with pytest.raises(ConfigError, match=r"(?s)begins with token 2.*ends a text with 3.*model\.tokenizer"):
+        mllm(source).processor()
+    right = mllm(save_mllm(tmp_path / "right", "florence2")).build(seed=1)
+    noted = right.generation_config
+    assert (noted.decoder_start_token_id, noted.forced_bos_token_id) == (3, 2)  # type: ignore[union-attr]
 
 
 def test_a_text_model_has_no_processor(tmp_path: Path) -> None:

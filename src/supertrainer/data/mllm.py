@@ -153,7 +153,8 @@ class MllmDataset(ConversationDataset[MllmDatasetConfig]):
         for known, made in self._processors:
             if known is processor:
                 return made
-        made = PictureProcessor(processor, chat_template=self.config.chat_template)
+        template = {"chat_template": self.config.chat_template, "question_prefix": self.config.question_prefix}
+        made = PictureProcessor(processor, **template)
         self._processors.append((processor, made))
         return made
 

@@ -40,6 +40,11 @@ class MllmDatasetConfig(ConversationDatasetConfig):
     )
     columns: PictureColumns = PictureColumns()
     question: str = Field("Describe the picture.", min_length=1, description="What is asked of a row with a caption.")
+    question_prefix: str | None = Field(
+        None,
+        description="A text before every question, such as <VQA>. It is saved with the model, which is then asked with "
+        "it. null: what the model's template has of it; '': none.",
+    )
     answer_types: dict[str, tuple[str, ...]] | None = Field(
         None, description="Question types by their answers: {yes/no: ['yes', 'no']}; other answers are `other`."
     )

@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from transformers import PreTrainedTokenizerBase
 
 from supertrainer.core.errors import ConfigError
+from supertrainer.data.vision.encoder_decoder import answer_start
 from supertrainer.inference.choosing import TokenChooser, seed_of
+from supertrainer.inference.encoder_decoder import decode_beside_encoder, is_encoder_decoder
 from supertrainer.inference.ends import StopTexts, end_token_ids, unwrapped
-from supertrainer.inference.first_pass import BatchOf, first_positions, left_padded, on_device
+from supertrainer.inference.first_pass import BatchOf, first_positions, left_padded, on_device, right_padded
 from supertrainer.inference.schema import GenerationConfig
 from supertrainer.models.architecture import max_positions
 
@@ -101,13 +103,14 @@ def generate(
     units = [(number, sample) for number in _by_length(prompts) for sample in range(config.num_samples)]
     waiting: dict[int, list[Answer]] = {}
     with evaluating(model):
-        for batch in _batches(units, prompts, batch_size=batch_size, padded="position_ids" in forward_arguments(model)):
+        padded = is_encoder_decoder(model) or "position_ids" in forward_arguments(model)
+        for batch in _batches(units, prompts, batch_size=batch_size, padded=padded):
             rows = [prompts[number] for number, _ in batch]
             seeds = [seed_of(config.seed, row=first_row + number, sample=sample) for number, sample in batch]
             first = None if batch_of is None else batch_of([number for number, _ in batch])
-            answers = _answers(
-                model, rows, config=config, seeds=seeds, ends=ends, stops=stops, limit=limit, first=first
-            )
+            start = answer_start(tokenizer) if is_encoder_decoder(model) else None
+            how: dict[str, Any] = {"ends": ends, "stops": stops, "limit": limit, "first": first, "start": start}
+            answers = _answers(model, rows, config=config, seeds=seeds, **how)
             for (number, _), answer in zip(batch, answers, strict=True):
                 waiting.setdefault(number, []).append(answer)
                 if len(waiting[number]) == config.num_samples:
@@ -195,16 +198,29 @@ def _answers(
     stops: StopTexts,
     limit: int | None,
     first: Mapping[str, Tensor] | None,
+    start: Sequence[int] | None,
 ) -> list[Answer]:
+    """
+    Args:
+        start: what a decoder beside an encoder begins with; None: the model goes on behind the prompts.
+    """
     new: list[list[int]] = [[] for _ in prompts]
-    room = [answer_room(prompt, config=config, limit=limit) for prompt in prompts]
+    before = prompts if start is None else [start] * len(prompts)  # what stands before an answer in its own sequence
+    room = [answer_room(prompt, config=config, limit=limit) for prompt in before]
 
     def is_done(row: int, token: int) -> bool:
         new[row].append(token)
         return token in ends or len(new[row]) >= room[row] or stops.in_tail(new[row])
 
-    choose = TokenChooser(config, prompts=prompts, seeds=seeds)
-    for _ in decode(model, prompts, choose=choose, is_done=is_done, first=first):
+    choose = TokenChooser(config, prompts=before, seeds=seeds)
+    if start is None:
+        steps = decode(model, prompts, choose=choose, is_done=is_done, first=first)
+    else:
+        cache_name, read = _cache_name(model), first or right_padded(prompts)
+        assert cache_name is not None, "asked before"
+        how: dict[str, Any] = {"choose": choose, "is_done": is_done, "first": read, "cache_name": cache_name}
+        steps = decode_beside_encoder(model, len(prompts), start=start, **how)
+    for _ in steps:
         pass
     return [
         finished_answer(tokens, prompt=prompt, ends=ends, stops=stops)

@@ -18,9 +18,7 @@ def make_writable(module: nn.Module) -> None:
 
     Without this a model could be trained for days and not be saved.
     """
-    from peft import PeftModel
-
-    model = module.get_base_model() if isinstance(module, PeftModel) else module
+    model = _unwrapped(module)
     noted = model.generation_config
     if noted is None:
         return
@@ -29,6 +27,15 @@ def make_writable(module: nn.Module) -> None:
     except ValueError as error:
         log.info("%s: do_sample=true is set, as its sampling options mean it", str(error).splitlines()[0])
         noted.do_sample = True
+
+
+def begin_answers(module: nn.Module) -> None:
+    """Notes that a decoder beside an encoder writes behind the token that begins a text, as it is trained to."""
+    model = _unwrapped(module)
+    text = model.config.get_text_config()
+    if model.config.is_encoder_decoder and model.generation_config is not None:
+        model.generation_config.decoder_start_token_id = text.decoder_start_token_id
+        model.generation_config.forced_bos_token_id = text.bos_token_id
 
 
 def write_generation(model: PreTrainedModel, directory: Path) -> None:
@@ -41,3 +48,11 @@ def read_generation(model: PreTrainedModel, directory: Path) -> None:
     """Takes what stands beside an adapter in the place of what its base says."""
     if (directory / GENERATION_FILE).is_file():
         model.generation_config = GenerationConfig.from_pretrained(directory)
+
+
+def _unwrapped(module: nn.Module) -> PreTrainedModel:
+    """The transformers model, inside an adapter's wrapper or not."""
+    from peft import PeftModel
+
+    model: PreTrainedModel = module.get_base_model() if isinstance(module, PeftModel) else module  # type: ignore[assignment]
+    return model

@@ -14,12 +14,12 @@ from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.models.architecture import OWN_KEY, build_skeleton, check_padding_side, require_unquantized
 from supertrainer.models.base import TaskModel
-from supertrainer.models.generation import make_writable
+from supertrainer.models.generation import begin_answers, make_writable
 from supertrainer.models.heads import auto_class_of, task_note
 from supertrainer.models.labels import module_name
 from supertrainer.models.loading import Loaded
 from supertrainer.models.made_processors import make_processor
-from supertrainer.models.mllm_config import config_of_pictures, require_forward, require_trainable
+from supertrainer.models.mllm_config import config_of_pictures, require_answer_start, require_forward, require_trainable
 from supertrainer.models.mllm_schema import TOWERS, MllmModelConfig
 from supertrainer.models.processors import read_processor, settle_tokenizer, tokenizer_of
 from supertrainer.models.tokenizers import find_source_of_tokenizer
@@ -43,6 +43,11 @@ class MllmModel(TaskModel):
         return self.config.task
 
     @property
+    def adapter_task(self) -> str | None:
+        """`peft.TaskType`: it decides which class of PEFT's reads an adapter back."""
+        return "SEQ_2_SEQ_LM" if self._own_config(None).is_encoder_decoder else super().adapter_task
+
+    @property
     def auto_class(self) -> Any:
         """The transformers class that reads it: code that comes with a model may know itself by another one."""
         return auto_class_of(self.task, None if self.source is None else self._own_config(None))
@@ -58,6 +63,7 @@ class MllmModel(TaskModel):
         tokenizer = tokenizer_of(processor)
         config = self._own_config(tokenizer)
         check_padding_side(config.get_text_config(), tokenizer)
+        require_answer_start(config, tokenizer)
         tokenizer.model_max_length = self._positions(config) or tokenizer.model_max_length
         return processor
 
@@ -76,6 +82,7 @@ class MllmModel(TaskModel):
             self._freeze(module)
         module.config.update({OWN_KEY: task_note(self.task)})  # type: ignore[operator, union-attr]
         make_writable(module)
+        begin_answers(module)
         return module
 
     def towers(self, model: PreTrainedModel) -> Towers:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
-from transformers import CONFIG_MAPPING, PreTrainedConfig, ProcessorMixin
+from transformers import CONFIG_MAPPING, PreTrainedConfig, PreTrainedTokenizerBase, ProcessorMixin
 
 from supertrainer.config.nearest import did_you_mean
 from supertrainer.config.strict import thaw
@@ -15,6 +15,8 @@ from supertrainer.models.architecture import config_from_scratch, field_names
 from supertrainer.models.processors import tokenizer_of
 
 _IMAGE_TOKEN = "image_token_id"
+_ENCODER_DECODER = "florence2"
+_BESIDE_TEXT = ("mllama",)
 
 
 def config_of_pictures(values: Mapping[str, Any], *, processor: ProcessorMixin) -> PreTrainedConfig:
@@ -43,18 +45,43 @@ def config_of_pictures(values: Mapping[str, Any], *, processor: ProcessorMixin) 
 
 
 def require_trainable(config: PreTrainedConfig) -> None:
-    """Refuses encoder-decoders.
+    """Refuses what isn't trained here: encoder-decoders but Florence-2, and models that look at pictures beside the text.
 
     Raises:
-        ConfigError: its text is read by an encoder and written by a decoder.
+        ConfigError: it is such a model.
     """
     text = config.get_text_config()
-    if config.is_encoder_decoder or text.is_encoder_decoder:
+    kind = config.model_type
+    if kind != _ENCODER_DECODER and (config.is_encoder_decoder or text.is_encoder_decoder):
         raise ConfigError(
-            f"a {config.model_type} model over {text.model_type} is an encoder-decoder, which isn't trained here.",
-            why="its question is read by an encoder and its answer written by a decoder, while a conversation here is "
-            "one sequence of tokens, in which every answer is learnt where it stands.",
-            fix="a decoder-only model, such as model=mllm/smolvlm_256m; of InstructBLIP the Vicuna variants.",
+            f"a {kind} model over {text.model_type} is an encoder-decoder, and of these only Florence-2 is trained here.",
+            why="its processor writes one text, and nothing of it says what is the encoder's and what the decoder's.",
+            fix="model=mllm/florence_2, or a decoder-only model, such as model=mllm/smolvlm_256m; of InstructBLIP the "
+            "Vicuna variants.",
+        )
+    if kind in _BESIDE_TEXT:
+        raise ConfigError(
+            f"a {kind} model looks at pictures by cross-attention, which isn't trained here.",
+            why="the tokens of pictures have to stand between those of the text.",
+            fix="a model such as model=mllm/smolvlm_256m, qwen2_5_vl_3b or gemma_3_4b.",
+        )
+
+
+def require_answer_start(config: PreTrainedConfig, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Checks that a decoder begins with the tokens that its answers are written behind; see `answer_start`.
+
+    Raises:
+        ConfigError: the tokenizer has no such token, or the config says another one.
+    """
+    if not config.is_encoder_decoder:
+        return
+    text = config.get_text_config()
+    if tokenizer.bos_token is None or tokenizer.eos_token_id != text.decoder_start_token_id:
+        raise ConfigError(
+            f"the decoder of this {config.model_type} model begins with token {text.decoder_start_token_id}, and the "
+            f"tokenizer ends a text with {tokenizer.eos_token_id} and begins one with {tokenizer.bos_token_id}.",
+            why="answers are written behind the token that ends a text and the one that begins one.",
+            fix="model.tokenizer=<a directory with the model's own processor>.",
         )
 
 

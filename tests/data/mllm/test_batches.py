@@ -81,6 +81,7 @@ def test_rows_of_text_alone_have_nothing_of_pictures(family: str, mixed: Any, da
     rows = dataset(mixed).model_rows("train", FAMILIES[family]())
     batch = rows.collate([rows[2]], pad_token_id=0)
     of_tokens = {"input_ids", "attention_mask", "labels", "token_type_ids", "mm_token_type_ids"}
+    of_tokens |= {"decoder_input_ids", "decoder_attention_mask"}
     assert set(batch) <= of_tokens
     types = rows._processor.types
     assert all(not batch[name].any() for name in types)

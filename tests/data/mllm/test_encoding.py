@@ -34,6 +34,7 @@ FRAMES = {
     "qwen2_5_vl": ("", "<|im_end|>"),
     "gemma3": ("", "<|im_end|>"),
     "chameleon": ("", "</s>"),
+    "florence2": ("", "</s>"),
     "instructblip": (" ", "</s>"),
     "blip2": (" ", "</s>"),
     "llava_onevision": ("", "<|im_end|>"),
@@ -66,7 +67,7 @@ def test_every_answer_of_several_turns_is_learnt(template: str, dataset: Any, le
 @pytest.mark.parametrize("family", FAMILIES)
 def test_no_token_of_a_picture_is_learnt(family: str, mixed: Any, dataset: Any) -> None:
     processor = FAMILIES[family]()
-    train_on = "assistant" if family == "paligemma" else "all"
+    train_on = "assistant" if family in ("paligemma", "florence2") else "all"
     data = dataset(mixed, train_on=train_on)
     rows = data.encode(data.load()["train"], processor)
     token = data.processor(processor).picture_token

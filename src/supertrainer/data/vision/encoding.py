@@ -15,6 +15,7 @@ from supertrainer.data.chat.preparing import EncodingJob
 from supertrainer.data.chat.rendering import CannotRender, Span
 from supertrainer.data.chat.spans import AnswerFinder
 from supertrainer.data.schema import TrainOn
+from supertrainer.data.vision.encoder_decoder import require_one_answer
 from supertrainer.data.vision.processing import PictureProcessor, Size
 
 if TYPE_CHECKING:
@@ -115,6 +116,8 @@ class PictureJob(EncodingJob):
                 why="it would see the tokens that it has to tell.",
                 fix="dataset.train_on=assistant.",
             )
+        if self.pictures.family.is_encoder_decoder:
+            require_one_answer(conversations, train_on=train_on, places=self.places)
         encoder = PictureEncoder(self.pictures, self.sizes, train_on=train_on)
         rows = encode_conversations(conversations, self.tokenizer, train_on=train_on, encoder=encoder)
         if not self.pictures.family.begins_behind_pictures:  # these write another text themselves

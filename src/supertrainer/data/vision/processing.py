@@ -21,7 +21,9 @@ from PIL import Image
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat.conversation import Conversation
+from supertrainer.data.chat.question_prefix import question_prefix_of
 from supertrainer.data.chat.rendering import CannotRender
+from supertrainer.data.chat.template import template_text
 from supertrainer.data.vision.template import family_of, message_shape, set_template
 
 if TYPE_CHECKING:
@@ -56,12 +58,15 @@ class PictureProcessor:
     Args:
         processor: of the model; its template and its tokenizer's become the chosen one.
         chat_template: `dataset.chat_template`.
+        question_prefix: `dataset.question_prefix`; null: what the template has of it.
 
     Raises:
         ConfigError: there is no template, or the processor can't be used so.
     """
 
-    def __init__(self, processor: ProcessorMixin, *, chat_template: str | None) -> None:
+    def __init__(
+        self, processor: ProcessorMixin, *, chat_template: str | None, question_prefix: str | None = None
+    ) -> None:
         tokenizer = vars(processor).get("tokenizer")
         if tokenizer is None:
             raise ConfigError(
@@ -73,7 +78,9 @@ class PictureProcessor:
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
         self.placeholder = _placeholder(processor)
         self.family = family_of(processor)
-        set_template(processor, tokenizer, choice=chat_template)
+        own = {"question_prefix": question_prefix, "placeholder": self.placeholder}
+        set_template(processor, tokenizer, choice=chat_template, **own)
+        self.question_prefix = question_prefix_of(template_text(tokenizer))
         self._shape = message_shape(tokenizer, placeholder=self.placeholder)
         self._expansions: dict[Size, Expansion] = {}
         self._same: Expansion | None = None
@@ -190,7 +197,8 @@ class PictureProcessor:
         if _PER_TOKEN in self._blank:
             raise self._unfit("its models look at pictures beside the text, not between its tokens")
         ids = self.stripped(_lists(self._blank["input_ids"])[0])
-        told = [token for token in (self._soft_token(), vars(self.processor).get("image_token_id")) if token in ids]
+        own = getattr(self.tokenizer, "image_token_id", None)  # tokenizers answer for tokens of their own
+        told = [token for token in (own, vars(self.processor).get("image_token_id")) if token in ids]
         self.picture_token = told[0] if told else Counter(ids).most_common(1)[0][0] if ids else -1
         if self.picture_token not in ids:
             raise self._unfit(f"it writes nothing in place of {self.placeholder}")
@@ -206,11 +214,6 @@ class PictureProcessor:
         if self._same is None and self.tokenizer.eos_token is not None and not self.family.is_asked:
             large = _PROBES[-1]
             self._by_row = self._read_row([large, large]) != [self.expansion(large).text] * 2
-
-    def _soft_token(self) -> int | None:
-        """The token that the tokenizer itself calls that of pictures."""
-        token: int | None = getattr(self.tokenizer, "image_token_id", None)  # tokenizers answer for tokens of their own
-        return token
 
     def _read_expansion(self, called: Any) -> Expansion:
         ids = self.stripped(_lists(called["input_ids"])[0])
@@ -251,7 +254,7 @@ class PictureProcessor:
         texts = [self.placeholder * len(pictures) for pictures in rows] if text is None else [text]
         images: list[Any] = [list(pictures) for pictures in rows]
         if self.family.is_asked:
-            asked = questions or [""] * len(rows)
+            asked = [""] * len(rows) if self.family.is_encoder_decoder else questions or [""] * len(rows)
             texts = [question for question, pictures in zip(asked, rows, strict=True) for _ in pictures]
             images = [picture for pictures in rows for picture in pictures]
         try:

@@ -46,7 +46,7 @@ class PicturePrompts:
         return [prompt["input_ids"].tolist() for prompt in self.prompts]
 
     def batch(self, numbers: Sequence[int]) -> dict[str, torch.Tensor]:
-        """What a model reads of these prompts, padded on the left; see `picture_batch`."""
+        """What a model reads of these prompts, padded on the left, of an encoder on the right; see `picture_batch`."""
         return picture_batch(
             [self.prompts[number] for number in numbers],
             store=self.store,
@@ -118,7 +118,7 @@ def picture_prompt(
         "input_ids": np.asarray(ids, dtype=np.int32),
         PICTURES: list(pictures),
         "place": place,
-        "question": question_of(conversation),
+        "question": question_of(conversation, prefix=processor.question_prefix),
     }
 
 

@@ -14,6 +14,7 @@ from supertrainer.data.chat.conversation import Conversation, read_conversation,
 from supertrainer.data.chat.rendering import CannotRender
 from supertrainer.data.collation import IGNORED, EncodedRows, collate
 from supertrainer.data.images import PictureFault
+from supertrainer.data.vision.encoder_decoder import divided_batch
 from supertrainer.data.vision.pictures import PictureStore
 from supertrainer.data.vision.processing import PictureProcessor, Size
 
@@ -59,7 +60,8 @@ class PictureRows(EncodedRows):
         self._questions: list[str] | None = None
         if processor.family.is_asked:
             texts = source.select_columns(["messages"])[:]["messages"]
-            self._questions = [question_of(read_conversation(texts[origin])) for origin in origins]
+            prefix = processor.question_prefix
+            self._questions = [question_of(read_conversation(texts[origin]), prefix=prefix) for origin in origins]
         self._store = store
         self._processor = processor
 
@@ -90,9 +92,10 @@ class PictureRows(EncodedRows):
         )
 
 
-def question_of(conversation: Conversation) -> str:
-    """What is asked first."""
-    return next((text_in(message) for message in conversation.messages if message["role"] == "user"), "")
+def question_of(conversation: Conversation, *, prefix: str = "") -> str:
+    """What is asked first, behind what the template writes before every question."""
+    asked = next((text_in(message) for message in conversation.messages if message["role"] == "user"), "")
+    return prefix + asked if asked else ""
 
 
 def picture_batch(
@@ -112,9 +115,10 @@ def picture_batch(
         processor: makes numbers of them.
         pad_token_id: fills `input_ids`.
         pad_to_multiple_of: rounds the width up.
-        padding_side: left for a generation, which goes on at the right end.
+        padding_side: left for a generation, which goes on at the right end; an encoder is padded on the right.
 
     Returns:
+        Of an encoder-decoder see `divided_batch`, and the numbers of the pictures.
         `input_ids`, `attention_mask`, (B, T) int64; `labels` where rows have them, (B, T), -100 on padding and
         pictures; `token_type_ids` and `mm_token_type_ids` where the processor writes them, (B, T); if a row has a
         picture `pixel_values` and what else the family has (`pixel_attention_mask`, `image_grid_thw`, `image_sizes`),
@@ -123,7 +127,11 @@ def picture_batch(
     Raises:
         DataError: a picture is broken, or the processor writes another number of tokens for it than the row has.
     """
-    batch = collate(features, pad_token_id=pad_token_id, pad_to_multiple_of=pad_to_multiple_of)
+    how: dict[str, Any] = {"pad_token_id": pad_token_id, "pad_to_multiple_of": pad_to_multiple_of}
+    if processor.family.is_encoder_decoder:
+        divided = divided_batch(features, tokenizer=processor.tokenizer, **how)
+        return divided | _numbers(features, store=store, processor=processor)
+    batch = collate(features, **how)
     ids = batch["input_ids"]
     real = batch["attention_mask"].bool()
     if processor.family.is_prefix:  # the prompt is read in both directions, what begins with the first label isn't

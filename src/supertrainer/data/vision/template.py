@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import functools
 import importlib.resources
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat.conversation import Message
+from supertrainer.data.chat.question_prefix import set_question_prefix
 from supertrainer.data.chat.rendering import CannotRender, render
 from supertrainer.data.chat.template import apply_template_choice
 
@@ -30,11 +32,13 @@ class Family:
         is_prefix: models read the prompt in both directions, and `token_type_ids` say where it ends.
         is_asked: the processor puts pictures before a text that names none; of some models something beside the
             language model reads the question too.
+        is_encoder_decoder: an encoder reads pictures and question, and a decoder writes the answer.
     """
 
     template: str | None = None
     is_prefix: bool = False
     is_asked: bool = False
+    is_encoder_decoder: bool = False
 
     @property
     def begins_behind_pictures(self) -> bool:
@@ -45,6 +49,7 @@ class Family:
 _FAMILIES = {
     "Blip2Processor": Family("instructblip", is_asked=True),
     "ChameleonProcessor": Family("chameleon"),
+    "Florence2Processor": Family("florence2", is_asked=True, is_encoder_decoder=True),
     "InstructBlipProcessor": Family("instructblip", is_asked=True),
     "PaliGemmaProcessor": Family("paligemma", is_prefix=True),
 }
@@ -55,11 +60,20 @@ def family_of(processor: ProcessorMixin) -> Family:
     return _FAMILIES.get(type(processor).__name__, Family())
 
 
-def set_template(processor: ProcessorMixin, tokenizer: PreTrainedTokenizerBase, *, choice: str | None) -> None:
+def set_template(
+    processor: ProcessorMixin,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    choice: str | None,
+    question_prefix: str | None,
+    placeholder: str,
+) -> None:
     """Gives a processor and its tokenizer the chosen template, so that it is saved with either.
 
     Args:
         choice: `dataset.chat_template`; null is the processor's own, else the tokenizer's, else the family's.
+        question_prefix: `dataset.question_prefix`; null leaves it to the template.
+        placeholder: what stands for a picture in a text.
 
     Raises:
         ConfigError: as `apply_template_choice`.
@@ -70,9 +84,19 @@ def set_template(processor: ProcessorMixin, tokenizer: PreTrainedTokenizerBase, 
         tokenizer.chat_template = own
     elif choice is None and tokenizer.chat_template is None and family is not None:
         files = importlib.resources.files("supertrainer.data.chat") / "templates"
-        tokenizer.chat_template = (files / f"{family}.jinja").read_text(encoding="utf-8")
+        tokenizer.chat_template = _with_tasks((files / f"{family}.jinja").read_text(encoding="utf-8"), processor)
     apply_template_choice(tokenizer, choice)
+    if question_prefix is not None:
+        set_question_prefix(tokenizer, question_prefix, placeholder=placeholder)
     processor.chat_template = tokenizer.chat_template
+
+
+def _with_tasks(template: str, processor: ProcessorMixin) -> str:
+    """The template with the sentences that a processor has for its tasks' words, where it has some."""
+    known: dict[str, Any] = vars(processor)
+    for name, key in (("alone", "task_prompts_without_inputs"), ("with_input", "task_prompts_with_input")):
+        template = template.replace(f"set {name} = {{}}", f"set {name} = {json.dumps(known.get(key, {}))}")
+    return template
 
 
 def message_shape(tokenizer: PreTrainedTokenizerBase, *, placeholder: str) -> Shape:

@@ -20,6 +20,8 @@ METRIC_BOUND = 1e-3  # of a score, or of 1: correlations of predictions that har
 BATCH_ROWS = 4
 FURTHER = 8  # columns of padding beyond the longest row, so that rows of one length are padded too
 
+_WRITTEN = "decoder_attention_mask"
+
 Batch = dict[str, Tensor]
 
 
@@ -38,6 +40,7 @@ def check_padding(trainer: TaskTrainer, module: nn.Module, *, unpromised: str = 
     if min(lengths) < width:
         alone = [padded_batch(trainer, [number], width=0) for number in numbers]
         yield _losses(trainer, module, padded, alone, unpromised=unpromised)
+        lengths = [batch["input_ids"].shape[1] for batch in alone]  # an encoder's are without the answers
         expected = [logits_of(module, batch, [length])[0] for batch, length in zip(alone, lengths, strict=True)]
         for row in _logits(trainer, module, padded, lengths, expected):
             promised = row.verdict in ("not applicable", "measured") or not unpromised
@@ -105,7 +108,7 @@ def padded_batch(trainer: TaskTrainer, numbers: Sequence[int], *, width: int | N
     batch: Batch = rows.collate(
         [rows[number] for number in numbers],
         pad_token_id=trainer.tokenizer.pad_token_id,
-        pad_to_multiple_of=max(width, longest),
+        pad_to_multiple_of=max(width, longest) if width else None,
     )
     return batch
 
@@ -121,9 +124,11 @@ def logits_of(module: nn.Module, batch: Batch, lengths: Sequence[int], *, left: 
     """The logits of each row, (C,); of its own tokens alone, (T, C), where every token has some.
 
     Args:
-        lengths: tokens of each row.
+        lengths: tokens of each row; of a decoder beside an encoder its mask has them.
         left: whether the padding stands before them.
     """
+    if _WRITTEN in batch:
+        lengths = batch[_WRITTEN].sum(dim=1).tolist()
     module.eval()
     with torch.no_grad():
         logits = forward(module, batch)[0].logits.float().cpu()
