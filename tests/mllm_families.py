@@ -127,6 +127,17 @@ SHAPES = {
             "text_config": _text("llama", (4096, 11008, 32, 32, 32), 32001), "num_query_tokens": 32,
         },
     ),
+    "florence-community/Florence-2-base": Shape(
+        "florence2", 231,
+        {
+            "vision_config": {"projection_dim": 768},
+            "text_config": {
+                "model_type": "bart", "vocab_size": 51290, "d_model": 768, "encoder_layers": 6, "decoder_layers": 6,
+                "encoder_attention_heads": 12, "decoder_attention_heads": 12, "encoder_ffn_dim": 3072,
+                "decoder_ffn_dim": 3072, "max_position_embeddings": 1024,
+            },
+        },
+    ),
     "facebook/chameleon-7b": Shape(
         "chameleon", 7035,
         {**_text(None, (4096, 11008, 32, 32, 32), 65536), "vocabulary_map": {"<image>": 8711}},

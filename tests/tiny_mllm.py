@@ -272,9 +272,8 @@ def tiny_batch(processor: Any, family: str = "idefics3", *, answers: tuple[int, 
 
 def _divided_batch(processor: Any, *, answers: tuple[int, ...]) -> dict[str, Tensor]:
     """As `tiny_batch`: the encoder's tokens by the processor, the decoder's behind </s> and <s>."""
-    prompts = [f"w{number} w{number + 7}" for number in range(len(answers))]
-    images = [picture(number) for number in range(len(answers))]
-    batch = dict(processor(text=prompts, images=images, padding=True, return_tensors="pt"))
+    asked = {"text": ["w0 w7", "w1 w8"], "images": [picture(0), picture(1)]}
+    batch = dict(processor(**asked, padding=True, return_tensors="pt"))
     width = 2 + max(answers)
     written, labels = torch.zeros(2, width, dtype=torch.long), torch.full((2, width), -100)
     written[:, :2] = torch.tensor([3, 2])

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from supertrainer.inference.ends import unwrapped
 
 BatchOf = Callable[[Sequence[int]], Mapping[str, Tensor]]
-"""The numbers of prompts -> what a model reads of them, padded on the left (of an encoder on the right): `input_ids` and
-`attention_mask` (B, T), and what else its architecture takes in the first pass: pixels, sizes, grids, types of tokens.
+"""The numbers of prompts -> what a model reads of them, padded on the left, of an encoder on the right: `input_ids`
+and `attention_mask` (B, T), and what else its architecture takes in the first pass: pixels, sizes, grids, token types.
 """
 
 
@@ -26,7 +26,7 @@ def left_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
 
 
 def right_padded(prompts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
-    """`input_ids` and `attention_mask` (B, T): the first column holds every row's first token, as an encoder reads it."""
+    """`input_ids` and `attention_mask` (B, T): the first column holds every row's first token, as for an encoder."""
     width = max(map(len, prompts))
     tokens = torch.tensor([list(prompt) + [0] * (width - len(prompt)) for prompt in prompts])
     mask = torch.tensor([[1] * len(prompt) + [0] * (width - len(prompt)) for prompt in prompts])

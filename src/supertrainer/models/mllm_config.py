@@ -45,7 +45,7 @@ def config_of_pictures(values: Mapping[str, Any], *, processor: ProcessorMixin) 
 
 
 def require_trainable(config: PreTrainedConfig) -> None:
-    """Refuses what isn't trained here: encoder-decoders but Florence-2, and models that look at pictures beside the text.
+    """Refuses encoder-decoders but Florence-2, and models that look at pictures beside the text.
 
     Raises:
         ConfigError: it is such a model.
@@ -54,7 +54,7 @@ def require_trainable(config: PreTrainedConfig) -> None:
     kind = config.model_type
     if kind != _ENCODER_DECODER and (config.is_encoder_decoder or text.is_encoder_decoder):
         raise ConfigError(
-            f"a {kind} model over {text.model_type} is an encoder-decoder, and of these only Florence-2 is trained here.",
+            f"a {kind} model over {text.model_type} is an encoder-decoder; of these only Florence-2 is trained here.",
             why="its processor writes one text, and nothing of it says what is the encoder's and what the decoder's.",
             fix="model=mllm/florence_2, or a decoder-only model, such as model=mllm/smolvlm_256m; of InstructBLIP the "
             "Vicuna variants.",

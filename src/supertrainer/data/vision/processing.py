@@ -78,8 +78,9 @@ class PictureProcessor:
         self.tokenizer: PreTrainedTokenizerBase = tokenizer
         self.placeholder = _placeholder(processor)
         self.family = family_of(processor)
-        own = {"question_prefix": question_prefix, "placeholder": self.placeholder}
-        set_template(processor, tokenizer, choice=chat_template, **own)
+        set_template(
+            processor, tokenizer, choice=chat_template, question_prefix=question_prefix, placeholder=self.placeholder
+        )
         self.question_prefix = question_prefix_of(template_text(tokenizer))
         self._shape = message_shape(tokenizer, placeholder=self.placeholder)
         self._expansions: dict[Size, Expansion] = {}
@@ -221,14 +222,11 @@ class PictureProcessor:
 
     def _text_of(self, ids: list[int]) -> str:
         """Ids as the text that becomes them again."""
-        text: str = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
-        again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        if again != ids:
-            text = "".join(self.tokenizer.convert_ids_to_tokens(ids))
-            again = self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"]
-        if again != ids:
-            raise self._unfit("what it writes for a picture isn't a text of its tokenizer")
-        return text
+        decoded: str = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        for text in (decoded, "".join(self.tokenizer.convert_ids_to_tokens(ids))):
+            if self.tokenizer(text, add_special_tokens=False, verbose=False)["input_ids"] == ids:
+                return text
+        raise self._unfit("what it writes for a picture isn't a text of its tokenizer")
 
     def stripped(self, ids: list[int]) -> list[int]:
         """Tokens without those that a processor puts around any text."""
