@@ -76,7 +76,21 @@ def quantize(
             why=str(error).splitlines()[0],
             fix="see transformers.BitsAndBytesConfig.",
         ) from error
+    _keep_differentiable(quantized)
     return quantized
+
+
+def _keep_differentiable(model: nn.Module) -> None:
+    """Keeps bitsandbytes from laying 4-bit weights out anew at the first pass without gradients.
+
+    It does so on CPUs with AVX512-BF16, for good, and what multiplies by weights laid out so has no backward pass: a
+    model that was looked at before it is trained would get no gradients below its last such layer.
+    """
+    import bitsandbytes as bnb
+
+    for module in model.modules():
+        if isinstance(module, bnb.nn.Linear4bit):
+            module.support_avx512bf16_for_cpu = False
 
 
 def compute_dtype(device: torch.device) -> str:
