@@ -59,8 +59,8 @@ def test_a_family_is_trained_saved_and_read_back_exactly(tmp_path: Path, family:
     again = reloaded(model, trained, tmp_path / "adapter")
     held = dict(trained.named_parameters())
     assert all(torch.equal(parameter, held[name]) for name, parameter in again.model.named_parameters())
-    # Of matrices as small as a Q-Former's here, the address of the weights decides how they are multiplied.
-    bound = 2e-6 if family == "instructblip" else 0.0
+    # Of matrices as small as these, the address of equal weights decides on some CPUs how they are multiplied.
+    bound = 2e-6
     torch.testing.assert_close(logits(again.model, batch), logits(trained, batch), rtol=0, atol=bound)
     assert (again.task, type(again.processor).__name__) == ("image_text_to_text", type(processor).__name__)
     assert again.tokenizer.padding_side == "left"
@@ -68,6 +68,8 @@ def test_a_family_is_trained_saved_and_read_back_exactly(tmp_path: Path, family:
     merged = again.model.merge_and_unload()
     save_trained(merged, again.processor, tmp_path / "full")
     plain = AutoModelForImageTextToText.from_pretrained(tmp_path / "full").eval()
+    weights = merged.state_dict()
+    assert all(torch.equal(values, weights[name]) for name, values in plain.state_dict().items())
     torch.testing.assert_close(logits(plain, batch), logits(merged, batch), rtol=0, atol=bound)
     torch.testing.assert_close(logits(plain, batch), logits(trained, batch), rtol=0, atol=1e-4)
     assert type(read_processor(tmp_path / "full")) is type(processor)
