@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from datetime import date
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from supertrainer.config.strict import NotIdentity, StrictModel
+from supertrainer.config.strict import FrozenMapping, NotIdentity, StrictModel, thaw
 from supertrainer.data.source_schema import DatasetConfig, Policy
 
 
@@ -57,9 +60,29 @@ def _existing_file(value: str) -> str:
     return value
 
 
+def _json_values(values: Mapping[str, Any]) -> Mapping[str, Any]:
+    for name, value in values.items():
+        if not name.isidentifier():
+            raise ValueError(f"{name!r} is no name. Fix: as the template reads it, such as enable_thinking.")
+        try:
+            json.dumps(thaw(value), allow_nan=False).encode()
+        except (TypeError, ValueError):
+            raise ValueError(f"{name} is {value!r}. Fix: a text, number, true, false, null, list or mapping.") from None
+    return values
+
+
+def _iso_date(value: str | None) -> str | None:
+    try:
+        return value if value is None else date.fromisoformat(value).isoformat()
+    except ValueError:
+        raise ValueError(f"{value!r} is no day. Fix: year-month-day, such as 2026-03-01.") from None
+
+
 TEMPLATES = ("alpaca", "chatml", "gemma", "llama3", "mistral", "plain")
 """Chat templates that ship: `data/chat/templates/<name>.jinja`."""
 
+TemplateKwargs = Annotated[FrozenMapping, AfterValidator(_json_values)]
+TemplateDate = Annotated[str | None, AfterValidator(_iso_date)]
 TemplateChoice = Annotated[str | None, AfterValidator(_known_template)]
 TooLong = Literal["error", "drop", "left", "right", "split"]
 TrainOn = Literal["assistant", "last", "all", "marked"]
@@ -72,6 +95,15 @@ class ConversationDatasetConfig(DatasetConfig):
     chat_template: TemplateChoice = Field(
         None,
         description=f"null: the model's own; {', '.join(TEMPLATES)}; or a .jinja file. It is saved with the model.",
+    )
+    template_kwargs: TemplateKwargs = Field(
+        default_factory=dict,
+        description="Arguments of the chat template, such as {enable_thinking: false}. They are saved in it.",
+    )
+    template_date: TemplateDate = Field(
+        None,
+        description="The day that a template writes as today's, such as 2026-03-01; it is saved in the template. null: "
+        "the one that the model was trained with, else 2024-07-26.",
     )
     train_on: TrainOn = Field(
         "assistant",

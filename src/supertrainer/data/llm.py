@@ -13,6 +13,7 @@ from supertrainer.data.chat.conversation import Conversation, read_conversation
 from supertrainer.data.chat.encoding import trained_answers
 from supertrainer.data.chat.preparing import EncodingJob
 from supertrainer.data.chat.template import apply_template_choice
+from supertrainer.data.chat.template_arguments import TemplateArguments
 from supertrainer.data.collation import EncodedRows
 from supertrainer.data.conversations import MALFORMED, NO_ANSWER, ConversationDataset
 from supertrainer.data.findings import Findings
@@ -112,8 +113,10 @@ class LlmDataset(ConversationDataset[LlmDatasetConfig]):
     def job(
         self, rows: datasets.Dataset, tokenizer: PreTrainedTokenizerBase, *, talks: Sequence[Conversation]
     ) -> EncodingJob:
-        if self.config.chat_template is not None or any(not talk.is_text for talk in talks):
-            apply_template_choice(tokenizer, self.config.chat_template)
+        config, arguments = self.config, TemplateArguments.of(self.config)
+        chosen = config.chat_template is not None or arguments != TemplateArguments()
+        if chosen or any(not talk.is_text for talk in talks):
+            apply_template_choice(tokenizer, config.chat_template, arguments=arguments)
         return EncodingJob(
             config=self.config,
             tokenizer=tokenizer,

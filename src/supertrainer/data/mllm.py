@@ -12,6 +12,7 @@ from supertrainer.config.tasks import Task
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat.conversation import Conversation, read_conversation
 from supertrainer.data.chat.encoding import trained_answers
+from supertrainer.data.chat.template_arguments import TemplateArguments
 from supertrainer.data.conversations import MALFORMED, NO_ANSWER, ConversationDataset
 from supertrainer.data.findings import Findings, Kind
 from supertrainer.data.images import PictureFault
@@ -153,8 +154,13 @@ class MllmDataset(ConversationDataset[MllmDatasetConfig]):
         for known, made in self._processors:
             if known is processor:
                 return made
-        template = {"chat_template": self.config.chat_template, "question_prefix": self.config.question_prefix}
-        made = PictureProcessor(processor, **template)
+        config = self.config
+        made = PictureProcessor(
+            processor,
+            chat_template=config.chat_template,
+            question_prefix=config.question_prefix,
+            arguments=TemplateArguments.of(config),
+        )
         self._processors.append((processor, made))
         return made
 

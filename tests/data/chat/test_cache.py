@@ -12,7 +12,7 @@ import pytest
 from chat_rows import CHATML, MARKED, talk
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.chat import preparing
-from supertrainer.data.chat.cache import TokenCache, cache_key
+from supertrainer.data.chat.cache import TokenCache
 
 ROWS = [{"messages": talk("Hi", "Hello")}, {"messages": talk("Hi", "Hello", "Bye", "So long")}]
 
@@ -63,6 +63,8 @@ def test_the_second_run_reads_what_the_first_wrote(
         ([{**ROWS[0], "tools": [{"name": "Hi"}]}, ROWS[1]], {}, CHATML),
         (ROWS, {}, MARKED),
         (ROWS, {"chat_template": "chatml"}, CHATML),
+        (ROWS, {"template_kwargs": {"short": True}}, CHATML + "{{ short }}"),
+        (ROWS, {"template_date": "2026-03-01"}, CHATML + "{{ strftime_now('%Y') }}"),
         (ROWS, {"max_length": 200}, CHATML),
         (ROWS, {"on_too_long": "drop"}, CHATML),
         (ROWS, {"train_on": "last"}, CHATML),
@@ -100,24 +102,6 @@ def test_nothing_else_changes_the_key(cached: Any, make_tokenizer: Any, tmp_path
     settings = {"source": str(elsewhere), "split_seed": 7, "min_trained_share": 0.1, "limits": {"train": 2}}
     encoded(cached(**settings), again)
     assert len(files(tmp_path)) == 1
-
-
-def test_the_date_counts_where_a_template_writes_it(make_tokenizer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    import datetime
-
-    from supertrainer.data.chat import cache
-
-    class Tomorrow(datetime.date):
-        @classmethod
-        def today(cls) -> datetime.date:
-            return datetime.date(2099, 1, 1)
-
-    dated, undated = make_tokenizer(CHATML + "{{ strftime_now('%Y') }}"), make_tokenizer()
-    before = [cache_key(["a"], tokenizer, settings={}) for tokenizer in (dated, undated)]
-    monkeypatch.setattr(cache, "date", Tomorrow)
-    after = [cache_key(["a"], tokenizer, settings={}) for tokenizer in (dated, undated)]
-    assert before[0] != after[0]
-    assert before[1] == after[1]
 
 
 @pytest.mark.parametrize("damage", [lambda content: content[:-1], lambda content: b"", lambda content: content[:40]])

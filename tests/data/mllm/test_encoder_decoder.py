@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from typing import Any
 
@@ -13,6 +14,8 @@ from supertrainer.core.errors import ConfigError, DataError
 from supertrainer.data.batching import GHOST
 from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.question_prefix import question_prefix_of
+from supertrainer.data.chat.rendering import render
+from supertrainer.data.chat.template_arguments import TemplateArguments
 from supertrainer.data.schema import MllmDatasetConfig
 from supertrainer.data.vision.processing import PictureProcessor
 from supertrainer.data.vision.prompts import picture_prompt
@@ -125,6 +128,16 @@ def test_a_prefix_stands_before_every_question_and_stays_with_the_template(famil
     ids, labels = rows[0]["input_ids"], rows[0]["labels"]
     assert rows._processor.tokenizer.decode(ids).count("Q: What?") == 1
     assert rows._processor.tokenizer.decode(labels[labels != -100]).strip().startswith("b")
+
+
+def test_arguments_of_a_template_and_its_date_are_kept_in_the_processor() -> None:
+    template = "{{ style }}{{ strftime_now('%Y') }}{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    arguments = TemplateArguments({"style": "a"}, datetime.date(2026, 3, 1))
+    reading = PictureProcessor(tiny_llava(chat_template=template), chat_template=None, arguments=arguments)
+    kept = reading.processor.chat_template
+    assert kept == reading.tokenizer.chat_template
+    again = PictureProcessor(tiny_llava(chat_template=kept), chat_template=None, question_prefix="Q: ")
+    assert render([{"role": "user", "content": "b"}], again.tokenizer).text == "a2026Q: b"
 
 
 def test_a_prefix_stands_before_the_words_of_a_text_with_placeholders() -> None:

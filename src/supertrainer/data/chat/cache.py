@@ -8,21 +8,19 @@ import json
 import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.files import write_atomic
 from supertrainer.core.user_cache import user_cache
-from supertrainer.data.chat.template import writes_date
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from transformers import PreTrainedTokenizerBase
 
 log = logging.getLogger(__name__)
-VERSION = 1  # counts up where the same rows and settings become other tokens
+VERSION = 2  # counts up where the same rows and settings become other tokens
 AUTO = "auto"
 _LIBRARIES = ("transformers", "tokenizers", "jinja2")
 _NOTES = b"supertrainer"
@@ -46,7 +44,6 @@ def cache_key(rows: Iterable[str], tokenizer: PreTrainedTokenizerBase, *, settin
         "tokenizer": hashlib.sha256(backend.to_str().encode()).hexdigest(),
         "special_tokens": {name: str(token) for name, token in tokenizer.special_tokens_map.items()},
         "template": tokenizer.chat_template,
-        "date": date.today().isoformat() if writes_date(tokenizer) else None,
         "settings": dict(settings),
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode())

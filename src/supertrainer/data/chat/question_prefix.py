@@ -73,6 +73,12 @@ def question_prefix_of(template: str | None) -> str:
     return "" if found is None else found[1].encode("ascii").decode("unicode-escape")
 
 
+def prefix_length(template: str) -> int:
+    """How many characters of a template are the code of such a text."""
+    found = _HEAD.match(template)
+    return 0 if found is None else found.end()
+
+
 def _changed(template: str, prefix: str, *, placeholder: str) -> str:
     bare = _HEAD.sub("", template, count=1) if _HEAD.match(template) else template
     if not prefix:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import hashlib
 import importlib.resources
 import json
+import logging
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from supertrainer.core.errors import ConfigError
+from supertrainer.data.chat.template_arguments import TemplateArguments, arguments_of, set_template_arguments
 from supertrainer.data.schema import TEMPLATES
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
+log = logging.getLogger(__name__)
 TEMPLATE_KEY = "chat_template"  # of what a training notes: the template's hash
 NAMES = ", ".join(TEMPLATES)
 # Tokens that a shipped template writes as such; the others only need the tokenizer's own begin and end.
@@ -27,7 +30,9 @@ _ENDS = {"alpaca": "eos_token", "plain": "eos_token", "mistral": "eos_token"}
 _BEGINS = ("gemma", "llama3", "mistral")
 
 
-def apply_template_choice(tokenizer: PreTrainedTokenizerBase, choice: str | None) -> str:
+def apply_template_choice(
+    tokenizer: PreTrainedTokenizerBase, choice: str | None, *, arguments: TemplateArguments | None = None
+) -> str:
     """Sets the chosen template on a tokenizer, so that it is saved with it. The same choice again changes nothing.
 
     Line ends become "\\n": a template is read back so, and Jinja renders both alike.
@@ -35,15 +40,18 @@ def apply_template_choice(tokenizer: PreTrainedTokenizerBase, choice: str | None
     Args:
         choice: `dataset.chat_template`: a name of `TEMPLATES`, the path of a .jinja file, or None for the tokenizer's
             own.
+        arguments: what is written into the template; None leaves it as it is.
 
     Returns:
         The SHA-256 of the template (see `template_hash`).
 
     Raises:
-        ConfigError: there is no template, or the tokenizer lacks tokens that the chosen one writes.
+        ConfigError: there is no template, the tokenizer lacks tokens that the chosen one writes, or the template
+            doesn't read the arguments.
     """
+    before = tokenizer.chat_template
     if choice is None:
-        own = tokenizer.chat_template
+        own = before
         tokenizer.chat_template = (
             {name: _plain_lines(text) for name, text in own.items()}
             if isinstance(own, dict)
@@ -51,12 +59,26 @@ def apply_template_choice(tokenizer: PreTrainedTokenizerBase, choice: str | None
             if own is not None
             else None
         )
-        return template_hash(tokenizer)
-    text = template_source(choice)
-    if choice in TEMPLATES:
-        _require_tokens(tokenizer, choice)
-    tokenizer.chat_template = text
+    else:
+        text = template_source(choice)
+        if choice in TEMPLATES:
+            _require_tokens(tokenizer, choice)
+        tokenizer.chat_template = text
+    if arguments is not None and tokenizer.chat_template is not None:
+        bare = template_hash(tokenizer)
+        set_template_arguments(tokenizer, arguments)
+        _tell_change(bare, before, tokenizer)
     return template_hash(tokenizer)
+
+
+def _tell_change(bare: str, before: Any, tokenizer: PreTrainedTokenizerBase) -> None:
+    """Tells the hash that a template has with its arguments, where it didn't have them already."""
+    found = template_hash(tokenizer)
+    if found != bare and tokenizer.chat_template != before:
+        noted = arguments_of(template_text(tokenizer))
+        told = [f"{name}={value!r}" for name, value in noted.values.items()]
+        told += [] if noted.date is None else [f"the date {noted.date}"]
+        log.info("The chat template %s keeps %s, and is %s with it.", bare[:12], ", ".join(told), found[:12])
 
 
 def template_source(choice: str) -> str:
@@ -125,12 +147,6 @@ def require_same_template(noted: str | None, tokenizer: PreTrainedTokenizerBase)
         why="a model answers badly to prompts that look otherwise than in training.",
         fix="restore chat_template.jinja of the trained model, or train again with the new one.",
     )
-
-
-def writes_date(tokenizer: PreTrainedTokenizerBase) -> bool:
-    """Whether a template writes today's date, so that the same rows are other tokens tomorrow."""
-    own: Any = tokenizer.chat_template or ""
-    return "strftime_now" in (json.dumps(own) if isinstance(own, dict) else own)
 
 
 def has_answer_marks(template: str) -> bool:

@@ -24,6 +24,7 @@ from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.question_prefix import question_prefix_of
 from supertrainer.data.chat.rendering import CannotRender
 from supertrainer.data.chat.template import template_text
+from supertrainer.data.chat.template_arguments import TemplateArguments
 from supertrainer.data.vision.template import family_of, message_shape, set_template
 
 if TYPE_CHECKING:
@@ -59,13 +60,19 @@ class PictureProcessor:
         processor: of the model; its template and its tokenizer's become the chosen one.
         chat_template: `dataset.chat_template`.
         question_prefix: `dataset.question_prefix`; null: what the template has of it.
+        arguments: what is written into the template; None: what it has of them.
 
     Raises:
         ConfigError: there is no template, or the processor can't be used so.
     """
 
     def __init__(
-        self, processor: ProcessorMixin, *, chat_template: str | None, question_prefix: str | None = None
+        self,
+        processor: ProcessorMixin,
+        *,
+        chat_template: str | None,
+        question_prefix: str | None = None,
+        arguments: TemplateArguments | None = None,
     ) -> None:
         tokenizer = vars(processor).get("tokenizer")
         if tokenizer is None:
@@ -79,7 +86,12 @@ class PictureProcessor:
         self.placeholder = _placeholder(processor)
         self.family = family_of(processor)
         set_template(
-            processor, tokenizer, choice=chat_template, question_prefix=question_prefix, placeholder=self.placeholder
+            processor,
+            tokenizer,
+            choice=chat_template,
+            arguments=arguments,
+            question_prefix=question_prefix,
+            placeholder=self.placeholder,
         )
         self.question_prefix = question_prefix_of(template_text(tokenizer))
         self._shape = message_shape(tokenizer, placeholder=self.placeholder)

@@ -14,6 +14,7 @@ from supertrainer.data.chat.conversation import Message
 from supertrainer.data.chat.question_prefix import set_question_prefix
 from supertrainer.data.chat.rendering import CannotRender, render
 from supertrainer.data.chat.template import apply_template_choice
+from supertrainer.data.chat.template_arguments import TemplateArguments
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase, ProcessorMixin
@@ -65,6 +66,7 @@ def set_template(
     tokenizer: PreTrainedTokenizerBase,
     *,
     choice: str | None,
+    arguments: TemplateArguments | None,
     question_prefix: str | None,
     placeholder: str,
 ) -> None:
@@ -72,6 +74,7 @@ def set_template(
 
     Args:
         choice: `dataset.chat_template`; null is the processor's own, else the tokenizer's, else the family's.
+        arguments: what is written into the template; None leaves it as it is.
         question_prefix: `dataset.question_prefix`; null leaves it to the template.
         placeholder: what stands for a picture in a text.
 
@@ -85,7 +88,7 @@ def set_template(
     elif choice is None and tokenizer.chat_template is None and family is not None:
         files = importlib.resources.files("supertrainer.data.chat") / "templates"
         tokenizer.chat_template = _with_tasks((files / f"{family}.jinja").read_text(encoding="utf-8"), processor)
-    apply_template_choice(tokenizer, choice)
+    apply_template_choice(tokenizer, choice, arguments=arguments)
     if question_prefix is not None:
         set_question_prefix(tokenizer, question_prefix, placeholder=placeholder)
     processor.chat_template = tokenizer.chat_template
