@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -165,28 +166,109 @@ def test_prompts_without_room_are_refused_with_their_places_before_any_work(tmp_
 @pytest.mark.parametrize(
     ("row", "message"),
     [
-        ({"messages": "no"}, r"rows.jsonl:2: messages is no JSON: Expecting value, column 1"),
-        ({"messages": [{"role": "user"}]}, r"rows.jsonl:2: messages is no conversation"),
+        ({"messages": "no"}, r"rows.jsonl:2: messages is a text that is no JSON \(Expecting value\): 'no'"),
+        ({"messages": [{"role": "user"}]}, r"rows.jsonl:2: messages\[0\].content is"),
         (
             {"messages": [{"role": "user", "content": "w1"}, {"role": "assistant", "content": "w1"}]},
-            r"rows.jsonl:2: the conversation ends with an answer",
+            r"rows.jsonl:2: messages ends with an answer",
+        ),
+        ({"messages": [{"role": "judge", "content": "w1"}]}, r"rows.jsonl:2: messages\[0\].role is 'judge', none of"),
+        (
+            {"messages": [{"role": "user", "content": "w13"}]},
+            r"rows.jsonl:2: the chat template refuses a prompt: no w13",
         ),
         (
-            {"messages": [{"role": "judge", "content": "w1"}]},
-            r"rows.jsonl:2: the chat template refuses a prompt: no judge",
+            {"messages": [{"role": "user", "content": "w1"}], "tools": [3]},
+            r"rows.jsonl:2: tools\[0\] is no description of a tool but 3",
         ),
+        (
+            {"messages": [{"role": "user", "content": "w1"}], "tools": [{"name": "add"}]},
+            r"rows.jsonl:2: the chat template refuses a prompt: it doesn't write tools, such as 'add'",
+        ),
+        ({"messages": [{"role": "user", "content": "w1"}], "system": 3}, r"rows.jsonl:2: system is no text but 3"),
         ({"messages": []}, r"rows.jsonl:2 has no text"),
         ({"messages": 3}, r"rows.jsonl:2: the text is no string"),
     ],
 )
 def test_a_faulty_row_is_named(tmp_path: Path, row: dict[str, Any], message: str) -> None:
     refusing = (
-        "{% for m in messages %}{% if m.role == 'judge' %}{{ raise_exception('no judge') }}{% endif %}{% endfor %}"
+        "{% for m in messages %}{% if m.content == 'w13' %}{{ raise_exception('no w13') }}{% endif %}{% endfor %}"
     )
     engine = engine_of(chat_template=refusing + TEMPLATE)
-    path = write(tmp_path / "rows.jsonl", [{"messages": [{"role": "user", "content": "w1"}]}, row])
+    first = {"messages": [{"role": "user", "content": "w1"}], "tools": None, "system": None}
     with pytest.raises(DataError, match=message):
+        predicted(engine, write(tmp_path / "rows.jsonl", [first, row]))
+
+
+WITH_TOOLS = "{% for tool in tools or () %}{{ tool.name }} {% endfor %}" + TEMPLATE
+OPENAI = [{"role": "system", "content": "w9"}, {"role": "user", "content": "w1 w2"}]
+SHAREGPT = [{"from": "system", "value": "w9"}, {"from": "human", "value": "w1 w2"}]
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+@pytest.mark.parametrize(
+    ("row", "columns"),
+    [
+        ({"messages": OPENAI}, {}),
+        ({"conversations": SHAREGPT}, {}),
+        ({"turns": json.dumps(SHAREGPT)}, {"messages": "turns"}),
+        ({"prompt": OPENAI}, {}),
+        ({"prompt": "w1 w2", "system": "w9"}, {}),
+        ({"question": "w1 w2", "rules": "w9"}, {"prompt": "question", "system": "rules"}),
+        ({"dialog": [{"sender": "Ann", "text": "w1"}, {"sender": "Ann", "text": "w2"}], "system": "w9"}, {}),
+        ({"instruction": "w1", "input": "w2", "system": "w9"}, {}),
+    ],
+    ids=str,
+)
+def test_a_row_is_read_as_in_training(
+    tmp_path: Path, row: dict[str, Any], columns: dict[str, str], ending: str
+) -> None:
+    [found] = predicted(engine_of(), write(tmp_path / f"rows{ending}", [row]), columns=columns)
+    [plain] = predicted(engine_of(), write(tmp_path / "plain.jsonl", [{"messages": OPENAI}]))
+    assert {name: found[name] for name in plain if name != "messages"} == {
+        name: plain[name] for name in plain if name != "messages"
+    }
+
+
+@pytest.mark.parametrize("ending", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("key", ["tools", "functions"])
+def test_tools_and_calls_are_asked_with(tmp_path: Path, key: str, ending: str) -> None:
+    call = {"type": "function", "function": {"name": "w5", "arguments": '{"w6": 1}'}}
+    messages = [
+        {"role": "user", "content": "w1"},
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "content": "w2", "name": "w5"},
+    ]
+    template = WITH_TOOLS.replace(
+        "{{ m['content'] }}",
+        "{% for c in m.tool_calls or () %}{{ c.function.name }} "
+        "{{ c.function.arguments.w6 }} {% endfor %}{{ m['content'] }}",
+    )
+    engine = engine_of(chat_template=template)
+    seen: list[list[int]] = []
+    answers = engine.answers
+    engine.answers = lambda prompts, **keys: (seen.extend(prompts), answers(prompts, **keys))[1]  # type: ignore[method-assign, assignment]
+    row = {"messages": messages, key: [{"name": "w5"}, {"name": "w7"}]}
+    predicted(engine, write(tmp_path / f"rows{ending}", [row]), columns={"tools": key} if key != "tools" else {})
+    assert engine.trained.tokenizer.decode(seen[0]) == (
+        "<s> w5 w7 <s> <|user|> w1 <|end|> <|assistant|> w5 <unk> <|end|> <unk> w2 <|end|> <|assistant|>"
+    )
+
+
+def test_special_tokens_that_are_typed_are_told(
+    tmp_path: Path, engine: HfEngine, caplog: pytest.LogCaptureFixture
+) -> None:
+    rows = [{"prompt": text} for text in ("w1", "w1 <|end|> <|system|> w2 <|end|>", "</s>")]
+    path = write(tmp_path / "rows.jsonl", rows)
+    with caplog.at_level(logging.INFO):
         predicted(engine, path)
+    assert (
+        "2 rows hold special tokens written out in a message, which are read as such: "
+        "rows.jsonl:2 (<|end|> <|system|>), rows.jsonl:3 (</s>)." in caplog.messages
+    )
+    caplog.clear()
+    predicted(engine, path, plain_text=True)
+    assert not any("special tokens" in line for line in caplog.messages)
 
 
 def test_a_missing_column_is_told_with_its_key(tmp_path: Path, engine: HfEngine) -> None:

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import tiny_vision
@@ -142,6 +145,22 @@ def test_a_file_is_answered_row_by_row(tmp_path: Path) -> None:
     again = inferencer(tmp_path, talks, columns=columns, output=str(tmp_path / "talks.jsonl"))
     found = again.run(directory=tmp_path).output.read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["predicted"] for line in found] == [written[0]["predicted"], written[3]["predicted"]]
+
+
+def test_messages_of_parquet_are_read_and_special_tokens_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    picture(1).save(tmp_path / "a.png")
+    parts = [{"type": "image"}, {"type": "text", "text": "w1 </s>"}]
+    asked = inferencer(tmp_path, [{"image": "a.png", "messages": [{"role": "user", "content": parts}]}])
+    with caplog.at_level(logging.INFO):
+        asked.run(directory=tmp_path)
+    table = pa.Table.from_pylist([json.loads((tmp_path / "asked.jsonl").read_text())])
+    pq.write_table(table, tmp_path / "a.parquet")  # whose objects have every field, null where they have none
+    assert table.to_pylist()[0]["messages"][0]["content"][0] == {"type": "image", "text": None}
+    config = asked.config.model_copy(update={"input": str(tmp_path / "a.parquet")})
+    found = MllmInferencer(config, engine=asked.engine).run(directory=tmp_path)
+    [line] = (tmp_path / "predictions.jsonl").read_text(encoding="utf-8").splitlines()
+    assert pq.read_table(found.output).to_pylist()[0]["predicted"] == json.loads(line)["predicted"]
+    assert any(text.endswith("read as such: asked.jsonl:1 (</s>).") for text in caplog.messages)
 
 
 def test_unusable_pictures_are_told_with_their_rows_before_the_first_answer(tmp_path: Path) -> None:

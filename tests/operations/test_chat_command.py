@@ -125,6 +125,15 @@ def test_a_system_message_changes_answers(model: str) -> None:
     assert piped(model, "w1", words=("--system", "w5 w6")) != piped(model, "w1")
 
 
+def test_special_tokens_that_are_typed_are_told(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    piped(model, "w1 <|end|> w2", "w3", words=("--system", "w4 </s>"))
+    told = [line for line in capsys.readouterr().err.splitlines() if "special tokens" in line]
+    assert told == [
+        "(the system message holds special tokens written out, which are read as such: </s>)",
+        "(the message holds special tokens written out, which are read as such: <|end|>)",
+    ]
+
+
 class Terminal(io.StringIO):
     """An input that says that it is a terminal."""
 

@@ -109,7 +109,7 @@ class ConversationDataset(TaskDataset[ConfigT]):
             if found is None:
                 cache.write(key, table, notes)
         job.require_trained_share(table)
-        self._report(rows, notes["lines"])
+        self._report(rows, job.told(notes))
         encoded = datasets.Dataset(table)
         self._encoded.append((rows, tokenizer, encoded))
         return encoded

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
+from supertrainer.data.chat.asking import AskedColumns, Form, asked_in_row, usual_columns
+from supertrainer.data.chat.control_tokens import ControlRows, ControlTokens
 from supertrainer.data.chat.rendering import render_prompt
+from supertrainer.data.prepare.record import RowFault
 from supertrainer.inference.base import SHOWN, InferenceResult, TaskInferencer
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import Answer, position_limit
@@ -19,7 +21,6 @@ from supertrainer.models.saving import TrainedModel
 
 log = logging.getLogger(__name__)
 
-DEFAULT_COLUMNS = ("messages", "prompt")
 TOLD_EVERY = 20  # answers
 
 
@@ -37,7 +38,7 @@ class LlmInferencer(TaskInferencer):
         """
         super().__init__(config)
         self.engine = engine
-        self._column = config.columns.messages or config.columns.prompt or "prompt"
+        self._columns = AskedColumns(config.columns.messages or config.columns.prompt or "prompt")
         self._row = 0  # of the file, among those with a prompt: each has random numbers of its own
 
     def run(self, *, directory: Path) -> InferenceResult:
@@ -45,7 +46,8 @@ class LlmInferencer(TaskInferencer):
         return super().run(directory=directory)
 
     def text_columns(self) -> list[str]:
-        return [self._column, *([self.config.columns.system] if self.config.columns.system is not None else [])]
+        named = self.config.columns
+        return [self._columns.text, *(name for name in (named.system, named.tools) if name is not None)]
 
     def added_columns(self) -> Mapping[str, type]:
         return answer_columns(several=self.config.generation.num_samples > 1)
@@ -64,13 +66,15 @@ class LlmInferencer(TaskInferencer):
         """The token ids of a row's prompt.
 
         Raises:
-            DataError: its conversation isn't one, or the template refuses it.
+            RowFault: its conversation isn't one; names the field.
+            DataError: the template refuses it.
         """
         tokenizer = self._trained.tokenizer
         if self.config.plain_text:
-            ids: list[int] = tokenizer(row[self._column])["input_ids"]
+            ids: list[int] = tokenizer(row[self._columns.text])["input_ids"]
             return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
-        return render_prompt(self._messages(row), tokenizer)
+        talk = asked_in_row(row, self._columns, system=self.config.system)
+        return render_prompt(talk.messages, tokenizer, tools=talk.tools)
 
     @property
     def _trained(self) -> TrainedModel:
@@ -87,32 +91,54 @@ class LlmInferencer(TaskInferencer):
         rows = super()._input()
         if not self.config.plain_text:
             require_template(self._trained, wanted=self.config.chat_template)
-        columns = self.config.columns
-        if columns.prompt is None and columns.messages is None:
-            first = next((row for chunk in rows for _, row in chunk), {})
-            there = [name for name in DEFAULT_COLUMNS if name in first]
-            if len(there) > 1:
-                raise DataError(
-                    f"{rows.path.name} has the columns messages and prompt.",
-                    why="a row is one or the other.",
-                    fix="inferencer.columns.messages=messages, or inferencer.columns.prompt=prompt.",
-                )
-            self._column = there[0] if there else "prompt"
+        first = next((row for chunk in rows for _, row in chunk), {})
+        self._columns = self._asked(first, rows)
         return rows
 
+    def _asked(self, first: Row, rows: Rows) -> AskedColumns:
+        """The columns that are named, or that the file has under the usual names."""
+        named = self.config.columns
+        known: list[tuple[str, Form]] = [] if named.messages is None else [(named.messages, "messages")]
+        known += [] if named.prompt is None else [(named.prompt, "prompt")]
+        known = known or ([] if self.config.plain_text else usual_columns(first))
+        if len(known) > 1:
+            names = [name for name, _ in known]
+            raise DataError(
+                f"{rows.path.name} has the columns {' and '.join(names)}.",
+                why="a row is one or the other.",
+                fix=", or ".join(
+                    f"inferencer.columns.{'prompt' if form == 'prompt' else 'messages'}={name}" for name, form in known
+                )
+                + ".",
+            )
+        text, form = known[0] if known else ("prompt", "prompt")
+        usual = {name: name if name in first else None for name in ("system", "tools")}
+        return AskedColumns(
+            text=text,
+            form=form,
+            system=named.system or usual["system"],
+            tools=named.tools or usual["tools"],
+            from_arrow=rows.format == "parquet",
+        )
+
     def _has_text(self, row: Row) -> bool:
-        value, column = row.get(self._column), self.config.columns.system
-        there = bool(value.strip()) if isinstance(value, str) else bool(value)
-        return there and (column is None or row.get(column) is None or isinstance(row[column], str))
+        value = row.get(self._columns.text)
+        return bool(value.strip()) if isinstance(value, str) else bool(value)
 
     def _check(self, rows: Rows) -> None:
         super()._check(rows)
         limit = position_limit(self._trained.model)
         wrong: list[Problem] = []
         long: list[str] = []
+        control, tokens = ControlRows(), ControlTokens(self._trained.tokenizer)
         for place, row in ((place, row) for chunk in rows for place, row in chunk if self._has_text(row)):
             try:
                 length = len(self.prompt_of(row))
+                if not self.config.plain_text:
+                    control.add(place, tokens.within(asked_in_row(row, self._columns).messages))
+            except RowFault as fault:
+                wrong.append(Problem(f"{place}: {fault.field} {fault.what}.", fix="mend the row, or leave it out."))
+                continue
             except DataError as error:
                 [problem] = error.problems
                 wrong.append(Problem(f"{place}: {problem.what}", problem.why, problem.fix))
@@ -120,21 +146,8 @@ class LlmInferencer(TaskInferencer):
             if limit is not None and length >= limit:
                 long.append(f"{place} ({length:,})")
         raise_all(DataError, problems_of_rows(wrong, long, limit=limit, what="conversations"))
-
-    def _messages(self, row: Row) -> list[dict[str, Any]]:
-        value, columns = row[self._column], self.config.columns
-        as_turns = columns.messages is not None or (columns.prompt is None and self._column == "messages")
-        messages = conversation_of(value) if as_turns else [{"role": "user", "content": value}]
-        if messages[-1]["role"] == "assistant":
-            raise DataError(
-                "the conversation ends with an answer.",
-                why="nothing is left to answer.",
-                fix="leave the last turn out.",
-            )
-        system = (row.get(columns.system) if columns.system is not None else None) or self.config.system
-        if system and messages[0]["role"] != "system":
-            return [{"role": "system", "content": system}, *messages]
-        return messages
+        for line in control.lines():
+            log.info(line)
 
 
 def in_order(found: Iterable[tuple[int, Sequence[Answer]]], *, count: int, what: str) -> list[Sequence[Answer]]:
@@ -193,23 +206,6 @@ def problems_of_rows(wrong: Sequence[Problem], long: Sequence[str], *, limit: in
             )
         )
     return told
-
-
-def conversation_of(value: Any) -> list[dict[str, Any]]:
-    """A conversation from a cell: a list of {role, content}, or its JSON.
-
-    Raises:
-        DataError: it isn't one.
-    """
-    if isinstance(value, str):
-        try:
-            value = json.loads(value)
-        except json.JSONDecodeError as error:
-            raise DataError(f"messages is no JSON: {error.msg}, column {error.colno}.") from None
-    fits = isinstance(value, list) and value and all(isinstance(turn, dict) for turn in value)
-    if not fits or not all(isinstance(turn.get(key), str) for turn in value for key in ("role", "content")):
-        raise DataError("messages is no conversation.", fix='a list of turns: [{"role": "user", "content": "…"}, …].')
-    return [dict(turn) for turn in value]
 
 
 PLAIN_TEXT = "inferencer.plain_text=true goes on with the texts as they stand."

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
+from supertrainer.data.chat.control_tokens import ControlRows, ControlTokens
+from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.images import PictureFault
 from supertrainer.data.prepare.record import RowFault
 from supertrainer.data.vision.layouts import PICTURE_NAMES
@@ -22,6 +25,7 @@ from supertrainer.inference.reading import Row, Rows
 from supertrainer.inference.schema import MllmInferencerConfig
 from supertrainer.models.saving import TrainedModel
 
+log = logging.getLogger(__name__)
 ASKED = ("messages", "conversations", "question", "prompt")
 CONVERSATIONS = ASKED[:2]
 
@@ -44,6 +48,7 @@ class MllmInferencer(TaskInferencer):
         self._images = config.columns.images or ()
         self._folder = Path(config.image_root or ".").expanduser()
         self._processor: PictureProcessor | None = None
+        self._from_arrow = False
         self._row = 0  # of the file, among those with a question: each has random numbers of its own
 
     def run(self, *, directory: Path) -> InferenceResult:
@@ -96,6 +101,7 @@ class MllmInferencer(TaskInferencer):
 
     def _input(self) -> Rows:
         rows, columns = super()._input(), self.config.columns
+        self._from_arrow = rows.format == "parquet"
         if self.config.image_root is None:
             self._folder = rows.path.parent
         first = next((row for chunk in rows for _, row in chunk), {})
@@ -106,14 +112,15 @@ class MllmInferencer(TaskInferencer):
         return rows
 
     def _column_problems(self, first: Row, name: str) -> list[Problem]:
-        named = [*self._images, *([self.config.columns.system] if self.config.columns.system is not None else [])]
+        columns = self.config.columns
+        named = [*(("images", image) for image in self._images), ("system", columns.system), ("tools", columns.tools)]
         return super()._column_problems(first, name) + [
             Problem(
                 f"{name} has no column {column!r}. It has: {', '.join(first)}.",
-                fix=f"inferencer.columns.{'images' if column in self._images else 'system'}=<one of these>.",
+                fix=f"inferencer.columns.{key}=<one of these>.",
             )
-            for column in named
-            if column not in first
+            for key, column in named
+            if column is not None and column not in first
         ]
 
     def _has_text(self, row: Row) -> bool:
@@ -126,11 +133,13 @@ class MllmInferencer(TaskInferencer):
         limit = position_limit(self._trained.model)
         wrong: list[Problem] = []
         long: list[str] = []
+        control, tokens = ControlRows(), ControlTokens(self._trained.tokenizer)
         for place, row, store, reader in self._with_pictures(rows):
             try:
                 prompt = self._prompt(row, place, store=store, reader=reader)
                 for reference in prompt["pictures"]:
                     _require_whole(reference, store)
+                control.add(place, tokens.within(self._asked(row, reader)[0].messages))
             except (RowFault, _BrokenPicture) as error:
                 told = f"{error.field} {error.what}" if isinstance(error, RowFault) else str(error)
                 wrong.append(Problem(f"{place}: {told}.", fix="mend the row, or leave it out."))
@@ -141,6 +150,8 @@ class MllmInferencer(TaskInferencer):
             if limit is not None and len(prompt["input_ids"]) >= limit:
                 long.append(f"{place} ({len(prompt['input_ids']):,})")
         raise_all(DataError, problems_of_rows(wrong, long, limit=limit, what="questions with usable pictures"))
+        for line in control.lines():
+            log.info(line)
 
     def _with_pictures(self, rows: Rows) -> Iterator[tuple[str, Row, PictureStore, PictureReader]]:
         for chunk in rows:
@@ -149,16 +160,7 @@ class MllmInferencer(TaskInferencer):
             yield from ((place, row, store, reader) for place, row in chunk if self._has_text(row))
 
     def _prompt(self, row: Row, place: str, *, store: PictureStore, reader: PictureReader) -> Prompt:
-        columns = self.config.columns
-        system = (row.get(columns.system) if columns.system is not None else None) or self.config.system
-        conversation, pictures = asked_in_row(
-            row,
-            reader,
-            text=self._column,
-            is_conversation=columns.messages is not None or (columns.prompt is None and self._column in CONVERSATIONS),
-            images=self._images,
-            system=system,
-        )
+        conversation, pictures = self._asked(row, reader)
         sizes = []
         for reference in pictures:
             try:
@@ -166,6 +168,19 @@ class MllmInferencer(TaskInferencer):
             except PictureFault as error:
                 raise _BrokenPicture(reference, store, error) from None
         return picture_prompt(conversation, pictures=pictures, sizes=sizes, place=place, processor=self.processor)
+
+    def _asked(self, row: Row, reader: PictureReader) -> tuple[Conversation, list[str]]:
+        columns = self.config.columns
+        return asked_in_row(
+            row,
+            reader,
+            text=self._column,
+            is_conversation=columns.messages is not None or (columns.prompt is None and self._column in CONVERSATIONS),
+            images=self._images,
+            system=row.get(columns.system or "system") or self.config.system,
+            tools=row.get(columns.tools or "tools"),
+            from_arrow=self._from_arrow,
+        )
 
     def _store(self) -> PictureStore:
         return PictureStore(max_pixels=self.config.max_pixels, background=self.config.background)

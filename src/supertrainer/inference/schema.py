@@ -101,13 +101,20 @@ class GenerationConfig(StrictModel):
 
 
 class LlmColumns(StrictModel):
-    """Names of the columns that a prompt is made of. With neither prompt nor messages, the file's own `messages`, else
-    `prompt`.
+    """Names of the columns that a prompt is made of. With neither prompt nor messages: the file's own messages,
+    conversations, …, else prompt, else Alpaca's instruction.
     """
 
-    prompt: str | None = Field(default=None, description="A text: what the user says.")
-    messages: str | None = Field(default=None, description="A conversation: a list of {role, content}, or its JSON.")
-    system: str | None = Field(default=None, description="A text: what comes before the conversation.")
+    prompt: str | None = Field(default=None, description="A text: what the user says; or messages.")
+    messages: str | None = Field(
+        default=None, description="A conversation in any layout of dataset=llm/messages: a list, or its JSON."
+    )
+    system: str | None = Field(
+        default=None, description="A text: what comes before the conversation; null: the file's own `system`."
+    )
+    tools: str | None = Field(
+        default=None, description="A list of the tools that may be called, or its JSON; null: the file's own `tools`."
+    )
 
     def problems(self) -> Iterable[Problem]:
         """A prompt and messages exclude each other."""

@@ -149,6 +149,7 @@ def _talk(session: ChatSession, *, stdin: TextIO, stdout: TextIO) -> int:
     interactive = stdin.isatty()
     if interactive:
         print(COMMANDS, file=stdout)
+    _note_control(session.control_tokens(), what="system message")
     for text in _turns(stdin, interactive=interactive, stdout=stdout):
         match text:
             case "/exit":
@@ -186,6 +187,7 @@ def _turns(stdin: TextIO, *, interactive: bool, stdout: TextIO) -> Iterator[str]
 
 
 def _answer(session: ChatSession, text: str, *, stdout: TextIO, interactive: bool) -> None:
+    _note_control(session.control_tokens(text), what="message")
     pieces = session.answer(text)
     try:
         for number, piece in enumerate(pieces):
@@ -210,6 +212,11 @@ def _answer(session: ChatSession, text: str, *, stdout: TextIO, interactive: boo
 def printable(text: str) -> str:
     """The text without what a terminal would obey."""
     return "".join(char if char.isprintable() or char in "\n\t" + JOINERS else "\ufffd" for char in text)
+
+
+def _note_control(tokens: Sequence[str], *, what: str) -> None:
+    if tokens:
+        _note(f"the {what} holds special tokens written out, which are read as such: {' '.join(tokens)}")
 
 
 def _note(text: str) -> None:

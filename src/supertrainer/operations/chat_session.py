@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from supertrainer.core.errors import ConfigError, DataError
+from supertrainer.data.chat.control_tokens import ControlTokens
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.inference.engines.hf import HfEngine
 from supertrainer.inference.generation import Answer, position_limit
@@ -32,6 +33,7 @@ class ChatSession:
         self._limit = position_limit(engine.trained.model)
         self._opening = [{"role": "system", "content": system}] if system else []
         self.messages: list[dict[str, Any]] = list(self._opening)
+        self._control = ControlTokens(engine.trained.tokenizer)
         self.left_out = 0  # messages that no longer fitted, at the last turn
         self._turns = 0
         try:
@@ -44,6 +46,10 @@ class ChatSession:
     def reset(self) -> None:
         """Forgets everything but the system message."""
         self.messages = list(self._opening)
+
+    def control_tokens(self, text: str | None = None) -> list[str]:
+        """The special tokens that a message holds, written out; None: the system message."""
+        return self._control.within(self._opening if text is None else [{"role": "user", "content": text}])
 
     def answer(self, text: str) -> Iterator[str]:
         """The answer to the next message, piece by piece. What came until it is left is kept as the answer.

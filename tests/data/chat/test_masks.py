@@ -126,7 +126,10 @@ def test_a_message_that_holds_the_answer_of_another(dataset: Any, make_tokenizer
     messages = talk("Say Hello<|im_end|>", "Hello", "assistant\nHello", "Hello")
     data = dataset([{"messages": messages}, {"messages": talk("a", "b")}])
     assert learnt(data, make_tokenizer())[0] == ["Hello<|im_end|>", "Hello<|im_end|>"]
-    assert data.load().report.notes[-1].startswith("train: 1 rows hold special tokens written out in a message")
+    assert data.load().report.notes[-1] == (
+        "train: 1 row holds special tokens written out in a message, which are read as such: "
+        "train.jsonl:1 (<|im_end|>)."
+    )
 
 
 CALL = {"type": "function", "function": {"name": "add", "arguments": '{"a": 1, "b": null}'}}

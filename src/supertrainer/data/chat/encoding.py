@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from supertrainer.data.chat.conversation import Conversation, text_in
+from supertrainer.data.chat.control_tokens import ControlRows, ControlTokens
+from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import CannotRender, Span, own_begin, surplus_begins
 from supertrainer.data.chat.spans import AnswerFinder
 from supertrainer.data.schema import TrainOn
@@ -33,7 +33,7 @@ class TokenRows:
         truncated: rows that were cut.
         refused: number of a conversation -> why the template can't take it.
         straddling: answers whose first token begins in the prompt.
-        controlling: conversations whose messages hold a special token, written out.
+        controlling: conversations whose messages hold a special token, written out, by number.
         fixed: of every row, which tokens belong to pictures: they are never learnt nor cut, (T,) bool; None without.
     """
 
@@ -43,7 +43,7 @@ class TokenRows:
     truncated: list[bool] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     straddling: int = 0
-    controlling: int = 0
+    controlling: ControlRows = field(default_factory=ControlRows)
     fixed: list[np.ndarray | None] = field(default_factory=list)
 
     def add(
@@ -111,9 +111,7 @@ class Encoder:
         self._made_finder: AnswerFinder | None = None
         self._begin = own_begin(tokenizer)
         self._end: int | None = tokenizer.eos_token_id
-        specials = {*tokenizer.all_special_tokens}
-        specials |= {token.content for token in tokenizer.added_tokens_decoder.values() if token.special}
-        self._specials = re.compile("|".join(map(re.escape, sorted(specials, key=len, reverse=True))) or "(?!)")
+        self._control = ControlTokens(tokenizer)
         vocabulary = tokenizer.get_vocab()
         self._leading_white = np.zeros(max(vocabulary.values(), default=0) + 1, dtype=bool)
         for token, number in vocabulary.items():
@@ -127,7 +125,8 @@ class Encoder:
         for number, conversation in enumerate(conversations, start=first):
             try:
                 text, found = self.rendered(number, conversation)
-                rows.controlling += self._holds_control(conversation)
+                if not conversation.is_text:
+                    rows.controlling.add(number, self._control.within(conversation.messages))
             except CannotRender as error:
                 rows.refused[number] = str(error)
                 continue
@@ -151,11 +150,6 @@ class Encoder:
             is_text = conversations[number - first].is_text
             ids, labels, fixed = self._framed(ids, labels, fixed, is_text=is_text)
             rows.add(ids, labels, number, fixed=fixed)
-
-    def _holds_control(self, conversation: Conversation) -> bool:
-        if conversation.is_text:
-            return False
-        return any(self._specials.search(text_in(message)) for message in conversation.messages)
 
     def rendered(self, number: int, conversation: Conversation) -> tuple[str, list[Span] | None]:
         """The text of a conversation, and which spans of it are learnt; None for all of it."""

@@ -114,7 +114,7 @@ def _layout(sample: Sequence[Values], raw: RawRows, *, where: str) -> tuple[Layo
     dense = [{key: value for key, value in row.items() if value is not None} for row in sample]
     found, why = object_layout(dense)
     talk = next((row[name] for row in dense for name in MESSAGE_NAMES if row.get(name)), None)
-    if found in ("messages", "sharegpt") and isinstance(talk, list) and _is_dialogue(talk):
+    if found in ("messages", "sharegpt") and isinstance(talk, list) and is_dialogue(talk):
         return "dialogue", "turns have no roles"
     if found in _USUAL:
         return found, why  # type: ignore[return-value]  # object_layout knows more of them
@@ -129,7 +129,7 @@ def _layout(sample: Sequence[Values], raw: RawRows, *, where: str) -> tuple[Layo
     )
 
 
-def _is_dialogue(turns: Sequence[Any]) -> bool:
+def is_dialogue(turns: Sequence[Any]) -> bool:
     """Whether turns are texts, lists of utterances, or have a sender who isn't a role."""
     first = turns[0] if turns else None
     return isinstance(first, str | list) or (isinstance(first, dict) and "role" not in first and "from" not in first)
@@ -141,14 +141,14 @@ def _converter(layout: Layout, sample: Sequence[Values], raw: RawRows, *, where:
         case "messages" | "sharegpt" | "dialogue":
             name = first_of(MESSAGE_NAMES, keys)
             needed = {"messages": name}
-            one = _dialogue if layout == "dialogue" else _messages
+            one = dialogue_row if layout == "dialogue" else messages_row
             convert: Convert = functools.partial(one, name=name or "", from_arrow=raw.from_arrow)
         case "alpaca":
             needed = {
                 "instruction": first_of(("instruction",), keys),
                 "output": first_of(("output", "response"), keys),
             }
-            convert = _alpaca
+            convert = alpaca_row
         case "prompt_completion":
             needed = {"prompt": first_of(PROMPT_NAMES, keys), "completion": first_of(COMPLETION_NAMES, keys)}
             names = {key: name or "" for key, name in needed.items()}
@@ -167,12 +167,18 @@ def _converter(layout: Layout, sample: Sequence[Values], raw: RawRows, *, where:
     return convert
 
 
-def _messages(row: Values, *, name: str, from_arrow: bool) -> Conversation:
+def messages_row(row: Values, *, name: str, from_arrow: bool) -> Conversation:
+    """A row with a list of messages.
+
+    Raises:
+        RowFault: it is none; as the other layouts do.
+    """
     talk = conversation_of(row.get(name), name, tools=row.get("tools"), from_arrow=from_arrow)
     return with_system(talk, row.get("system"))
 
 
-def _dialogue(row: Values, *, name: str, from_arrow: bool) -> Conversation:
+def dialogue_row(row: Values, *, name: str, from_arrow: bool) -> Conversation:
+    """A row with the turns of two people, the first of whom is the user."""
     turns = parsed(row.get(name), name)
     if not isinstance(turns, list) or not turns:
         raise RowFault(name, f"is no list of turns but {shown(turns)}")
@@ -206,7 +212,8 @@ def _utterance(value: Any, field: str, number: int) -> tuple[str, Any]:
     return text_of(value, field), number % 2
 
 
-def _alpaca(row: Values) -> Conversation | None:
+def alpaca_row(row: Values) -> Conversation:
+    """A row with instruction and output."""
     if not str(row.get("instruction") or "").strip():
         raise RowFault("instruction", "is empty")
     given = {key: value for key, value in row.items() if value is not None}
@@ -217,8 +224,8 @@ def _alpaca(row: Values) -> Conversation | None:
 def _prompt_completion(row: Values, *, names: Mapping[str, str], from_arrow: bool) -> Conversation:
     """The prompt's own answers aren't learnt, only the completion is."""
     prompt, completion = names["prompt"], names["completion"]
-    first = _side(row.get(prompt), prompt, role="user", from_arrow=from_arrow)
-    second = _side(row.get(completion), completion, role="assistant", from_arrow=from_arrow)
+    first = prompt_side(row.get(prompt), prompt, role="user", from_arrow=from_arrow)
+    second = prompt_side(row.get(completion), completion, role="assistant", from_arrow=from_arrow)
     for message in first:
         if message["role"] == "assistant":
             message["train"] = False
@@ -227,7 +234,8 @@ def _prompt_completion(row: Values, *, names: Mapping[str, str], from_arrow: boo
     return with_system(Conversation((*first, *second), listed), row.get("system"))
 
 
-def _side(value: Any, field: str, *, role: str, from_arrow: bool) -> list[dict[str, Any]]:
+def prompt_side(value: Any, field: str, *, role: str, from_arrow: bool) -> list[dict[str, Any]]:
+    """A prompt or a completion, as messages: a text is one of `role`."""
     if isinstance(value, str):
         if not value.strip():
             raise RowFault(field, "is empty")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from supertrainer.core.errors import DataError
+from supertrainer.data.chat.control_tokens import ControlRows
 from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.encoding import IGNORED, TokenRows, encode_conversations
 from supertrainer.data.chat.lengths import fit_lengths
@@ -61,7 +62,8 @@ class EncodingJob:
         """Encodes conversations.
 
         Returns:
-            The table of `to_table`, and `lines`: what became of rows, in plain words.
+            The table of `to_table`, and notes that JSON holds: `lines`, what became of rows, in plain words; `control`,
+            which rows hold special tokens. `told` reads them.
 
         Raises:
             DataError: rows that can't be taken, by the policies of the config.
@@ -80,15 +82,21 @@ class EncodingJob:
                 f"{rows.straddling:,} answers begin inside a token of the prompt, which isn't learnt: the template's "
                 "prompt ends in white space."
             )
-        if rows.controlling:
-            lines.append(
-                f"{rows.controlling:,} rows hold special tokens written out in a message, which are read as such."
-            )
         if not len(rows):
             raise DataError(
                 f"{self.split} has no rows left.", why=" ".join(lines), fix="other rows, or another policy."
             )
-        return to_table(rows), {"lines": lines}
+        control = rows.controlling
+        return to_table(rows), {"lines": lines, "control": {"count": control.count, "shown": control.shown}}
+
+    def told(self, notes: Mapping[str, Any]) -> list[str]:
+        """What became of rows, in plain words, with their places.
+
+        Args:
+            notes: of `run`, kept or new.
+        """
+        shown = [(self._place(number), tokens) for number, tokens in notes["control"]["shown"]]
+        return [*notes["lines"], *ControlRows(notes["control"]["count"], shown).lines()]
 
     def encode(self, conversations: Sequence[Conversation]) -> TokenRows:
         """Renders and tokenizes conversations."""

@@ -105,7 +105,9 @@ def render_prompt(
         DataError: the template refuses the messages.
     """
     try:
-        text = change(render(messages, tokenizer, tools=tools, add_generation_prompt=True).text)
+        written = render(messages, tokenizer, tools=tools, add_generation_prompt=True).text
+        require_whole(Conversation(tuple(messages), tuple(tools)), written)
+        text = change(written)
     except CannotRender as error:
         raise DataError(
             f"the chat template refuses a prompt: {error}.", fix="other messages, or another template."

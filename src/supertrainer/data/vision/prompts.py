@@ -130,6 +130,8 @@ def asked_in_row(
     is_conversation: bool,
     images: Sequence[str],
     system: str | None = None,
+    tools: Any = None,
+    from_arrow: bool = False,
 ) -> tuple[Conversation, list[str]]:
     """What a row asks, and the references of its pictures.
 
@@ -140,19 +142,21 @@ def asked_in_row(
         is_conversation: whether that holds messages. Where nothing says where pictures stand, they come first.
         images: the columns of pictures, whose cells may be empty.
         system: what comes before the conversation, where that says nothing itself.
+        tools: descriptions of those that may be called.
+        from_arrow: nested values come from Arrow, whose objects have null fields.
 
     Raises:
         RowFault: with the column.
     """
     if is_conversation:
-        talk = talk_of(row, reader, name=text, from_arrow=False)
+        talk = talk_of(row, reader, name=text, from_arrow=from_arrow)
     else:
         talk = Talk([{"role": "user", "content": split_marks(text_of(row.get(text), text))}], text)
     given = [reference for name in images for reference in reader.of_column(row.get(name), name, 0)]
     pictures = list(talk.inline) or given
     field = " and ".join(images) or text
-    told = {"system": system} if system else {}
-    found = placed(talk, told, pictures, field=field, first=True, from_arrow=False)
+    told = {"system": system, "tools": tools}
+    found = placed(talk, told, pictures, field=field, first=True, from_arrow=from_arrow)
     if found.messages[-1]["role"] == "assistant":
         raise RowFault(text, "ends with an answer, and nothing is left to answer; leave the last turn out")
     return found, pictures
