@@ -133,6 +133,8 @@ def test_plain_text_goes_on_without_a_template(tmp_path: Path) -> None:
         predicted(engine, path)
     [row] = predicted(engine, path, plain_text=True)
     assert row["prompt_tokens"] == 3, "<s> w1 w2"
+    [row] = predicted(engine, write(path, [{"prompt": "<s> w1 w2"}]), plain_text=True)
+    assert row["prompt_tokens"] == 3, "one token that begins a text"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tiny_chats import save_tiny_chat
+from tiny_chats import TEMPLATE, save_tiny_chat, tiny_chat_tokenizer
 from zygote import Zygote
 
 TINY_LLM = [
@@ -31,6 +31,7 @@ TINY_LLM = [
 @pytest.fixture
 def with_chats(place: Path) -> Path:
     save_tiny_chat(place / "base")
+    tiny_chat_tokenizer(chat_template=TEMPLATE.replace("%}<|{{", "%}{{ style }} <|{{")).save_pretrained(place / "base")
     with (place / "chats.jsonl").open("w") as file:
         for n in range(40):
             asked, answered = f"w{n} w{n + 1}", f"w{n + 2} w{n + 3} w{n + 4}"
@@ -44,7 +45,8 @@ def output(place: Path) -> str:
 
 
 def test_a_language_model_is_trained_scored_merged_and_asked(zygote: Zygote, with_chats: Path) -> None:
-    assert zygote.run([*TINY_LLM, "then=[export]"], directory=with_chats) == 0, output(with_chats)
+    styled = "dataset.template_kwargs={style: w9}"
+    assert zygote.run([*TINY_LLM, styled, "then=[export]"], directory=with_chats) == 0, output(with_chats)
     run = with_chats / "runs" / "chat"
     report = json.loads((run / "report.json").read_text())
     assert report["model"]["method"] == "qlora"
@@ -63,6 +65,11 @@ def test_a_language_model_is_trained_scored_merged_and_asked(zygote: Zygote, wit
     first, second = ((with_chats / f"answers-{name}.jsonl").read_text() for name in ("chat", "chat-merged"))
     assert first == second
     assert [len(row) for row in map(json.loads, first.splitlines())] == [5, 5]
+    asked = "<s> w9 <|user|> w1 w2 <|end|> <|assistant|>"
+    assert json.loads(first.splitlines()[0])["prompt_tokens"] == len(asked.split()), "as the model was trained"
+    scoring = ["+experiment=benchmark_llm", "model.source=runs/chat", *TINY_LLM[4:8], "run.name=scored"]
+    assert zygote.run([*scoring, "dataset.template_kwargs={style: w8}"], directory=with_chats) == 2
+    assert "Fix: dataset.chat_template=null dataset.template_date=null" in output(with_chats)
     template = run / "model" / "chat_template.jinja"
     template.write_text(template.read_text().replace("<|{{", "<{{"))
     assert zygote.run([*asking, "model.source=runs/chat", "run.fresh=true"], directory=with_chats) == 2

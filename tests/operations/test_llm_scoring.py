@@ -152,4 +152,6 @@ def test_the_last_answer_is_the_reference() -> None:
     assert Conversation(tuple(turns[:1])).answer_text is None
     assert Conversation(tuple(turns[1:2])).answer_text is None  # nothing was asked
     assert raw_text("t").answer_text is None
+    calling = {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "f", "arguments": {}}}]}
+    assert Conversation((turns[0], calling)).answer_text is None, "a call is no empty text"
     assert (as_text(turns[:1]), as_text(turns[:2])) == ("a", "user: a\nassistant: b")

@@ -23,7 +23,7 @@ from supertrainer.inference.schema import GenerationConfig
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.trainers.samples import SampleGenerations, sample_prompts
 from supertrainer.trainers.samples_file import write_samples
-from tiny_chats import POSITIONS, tiny_chat_model, tiny_chat_tokenizer
+from tiny_chats import POSITIONS, TEMPLATE, tiny_chat_model, tiny_chat_tokenizer
 
 TOKENIZER = tiny_chat_tokenizer()
 SCALARS = {f"sample_{name}" for name in ("exact_match", "answer_f1", "chrf", "rouge_l", "ended", "answer_tokens")}
@@ -44,6 +44,13 @@ class Chats:
 
     def conversation(self, split: str, number: int) -> Conversation:
         return Conversation(tuple(ROWS[number]))
+
+
+def test_a_row_that_the_template_refuses_is_not_asked() -> None:
+    template = "{% if 'w3' in messages[0].content %}{{ raise_exception('no w3') }}{% endif %}" + TEMPLATE
+    tokenizer = tiny_chat_tokenizer(chat_template=template)
+    found = sample_prompts(Chats(), "validation", count=6, tokenizer=tokenizer, module=tiny_chat_model())
+    assert [prompt.row for prompt in found] == [0, 1, 5], "2 has no answer, 3 is refused, 4 is too long"
 
 
 def samples_of(path: Path, module: Any, *, count: int = 6, **keys: Any) -> SampleGenerations:

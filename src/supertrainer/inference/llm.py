@@ -10,7 +10,7 @@ from typing import Any
 from supertrainer.core.errors import ConfigError, DataError, Problem, raise_all
 from supertrainer.data.chat.asking import AskedColumns, Form, asked_in_row, usual_columns
 from supertrainer.data.chat.control_tokens import ControlRows, ControlTokens
-from supertrainer.data.chat.rendering import render_prompt
+from supertrainer.data.chat.rendering import render_prompt, surplus_begins
 from supertrainer.data.prepare.record import RowFault
 from supertrainer.inference.base import SHOWN, InferenceResult, TaskInferencer
 from supertrainer.inference.engines.hf import HfEngine
@@ -72,6 +72,7 @@ class LlmInferencer(TaskInferencer):
         tokenizer = self._trained.tokenizer
         if self.config.plain_text:
             ids: list[int] = tokenizer(row[self._columns.text])["input_ids"]
+            ids = ids[surplus_begins(ids, tokenizer) :]
             return ids[:-1] if len(ids) > 1 and ids[-1] == tokenizer.eos_token_id else ids
         talk = asked_in_row(row, self._columns, system=self.config.system)
         return render_prompt(talk.messages, tokenizer, tools=talk.tools)

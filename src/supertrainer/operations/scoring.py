@@ -11,6 +11,7 @@ from supertrainer.config.spine import Config
 from supertrainer.config.tasks import Task, task_of
 from supertrainer.core.errors import ConfigError
 from supertrainer.core.run_directory import RunDirectory
+from supertrainer.data.chat.template import TEMPLATE_KEY, require_same_template
 from supertrainer.metrics.schema import METRIC_OPTIONS
 from supertrainer.models.base import count_parameters
 from supertrainer.models.saving import TrainedModel
@@ -19,6 +20,8 @@ from supertrainer.operations.labelled import to_be_scored, to_learn_from
 from supertrainer.operations.llm_scoring import score_answers
 from supertrainer.trainers.base import TaskTrainer
 from supertrainer.trainers.throughput import peak_memory_gib
+
+AS_TRAINED = "dataset.chat_template=null dataset.template_date=null and no dataset.template_kwargs: as it was trained."
 
 
 def trained_source(config: Config, run: RunDirectory) -> Source:
@@ -121,6 +124,8 @@ def score(config: Config, run: RunDirectory, *, split: str, method: str, dataset
             fix=f"one of: {', '.join(splits)}; dataset.splits.{split}=0.1 makes one of some train rows.",
         )
     rows = dataset.model_rows(split, trained.reader)
+    if trained.task in _OF_ANSWERS:
+        require_same_template(trained.noted.get(TEMPLATE_KEY), trained.tokenizer, fix=AS_TRAINED)
     counts = count_parameters(trained.model)
     facts: dict[str, Any] = {
         "metric": build(config.metric, allowed=config.allow_targets, label_names=trained.label_names),

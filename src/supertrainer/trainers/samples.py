@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +13,7 @@ from torch import nn
 from transformers import PreTrainedTokenizerBase, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from supertrainer.core.distributed import on_main_then_broadcast
+from supertrainer.core.errors import DataError
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.chat.turns import as_text
 from supertrainer.inference.generation import generate, position_limit
@@ -19,6 +21,7 @@ from supertrainer.inference.schema import GenerationConfig
 from supertrainer.metrics.generation import GenerationSums
 from supertrainer.trainers.samples_file import write_samples
 
+log = logging.getLogger(__name__)
 PREFIX = "sample_"
 
 
@@ -143,7 +146,11 @@ def sample_prompts(
         answer = talk.answer_text
         if answer is None or len(chosen) == count:
             continue
-        ids = render_prompt(talk.prompt, tokenizer, tools=talk.tools)
+        try:
+            ids = render_prompt(talk.prompt, tokenizer, tools=talk.tools)
+        except DataError as error:  # it was left out of the rows, by dataset.on_malformed_rows=drop
+            log.info("Row %d of %s isn't answered: %s", number, split, error.problems[0].what)
+            continue
         if limit is None or len(ids) < limit:
             chosen.append(SamplePrompt(number, as_text(talk.prompt), tuple(ids), answer))
     return chosen

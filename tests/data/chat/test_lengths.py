@@ -94,6 +94,14 @@ def test_what_becomes_of_a_long_text(
     assert sum(encoded["truncated"]) == (1 if policy in ("left", "right") else 0)
 
 
+@pytest.mark.parametrize(("policy", "expected"), [("split", ["<s>abcdef", "<s>ghij<s>"]), ("left", ["<s>fghij<s>"])])
+def test_a_token_that_begins_and_ends_texts_begins_every_part(
+    policy: str, expected: list[str], dataset: Any, make_tokenizer: Any
+) -> None:
+    data = dataset([{"text": ABC}], max_length=7, on_too_long=policy)
+    assert texts(data, make_tokenizer(None, adds_begin=True, eos="<s>")) == expected
+
+
 def test_a_text_of_just_the_length_is_not_long(dataset: Any, make_tokenizer: Any) -> None:
     data = raw(dataset, max_length=11)
     assert max(data.encode(data.load()["train"], make_tokenizer(None))["length"]) == 11

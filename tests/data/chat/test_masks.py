@@ -11,6 +11,7 @@ import pytest
 
 from chat_rows import CHATML, INSTRUCT, MARKED, THOUGHTLESS, talk
 from supertrainer.core.errors import DataError
+from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.collation import collate
 
 TWO_TURNS = talk("Hi", "Hello", "Bye", "So long", system="Be brief")
@@ -194,9 +195,84 @@ def test_an_answer_that_is_not_in_the_text_is_refused_with_the_text(dataset: Any
     data = dataset([{"messages": talk("Hi", "Hello", "x", "So long")}])
     rows = data.encode(data.load()["train"], make_tokenizer(shouting))  # every turn is written the same way
     assert len(rows) == 1
-    summary = "{{ messages | length }} turns{% if add_generation_prompt %}?{% endif %}"
-    with pytest.raises(DataError, match=r"can't be found in the text that it writes:\n2 turns"):
-        dataset([{"messages": talk("Hi", "Hello")}]).model_rows("train", make_tokenizer(summary))
+    twice = "{{ messages | length }}{% for n in '12' %}{% for m in messages %}{{ m.content }}{% endfor %}{% endfor %}"
+    with pytest.raises(DataError, match=r"can't be found in the text that it writes:\n2HiHelloHiHello"):
+        dataset([{"messages": talk("Hi", "Hello")}]).model_rows("train", make_tokenizer(twice))
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("{{ messages | length }} turns", r"leaves out messages\[0\], of system, in the text that it writes:\n5 turns"),
+        (CHATML.replace("in messages", "in messages if m.role != 'system'"), r"messages\[0\], of system"),
+        (MARKED.replace("in messages", "in messages[:1] + messages[3:]"), r"messages\[1\], of user"),
+        (CHATML.replace("in messages", "in [messages[0]] + messages[2:]"), r"messages\[1\], of user"),
+    ],
+)
+def test_a_template_that_leaves_out_a_turn_is_refused(
+    template: str, told: str, dataset: Any, make_tokenizer: Any
+) -> None:
+    rows = [{"messages": talk("First?", "One.", "Second?", "Two.", system="Be brief.")}]
+    with pytest.raises(DataError, match=told):
+        dataset(rows).model_rows("train", make_tokenizer(template))
+    with pytest.raises(DataError, match="leaves out messages"):
+        render_prompt(rows[0]["messages"][:4], make_tokenizer(template))
+
+
+def test_turns_that_a_template_writes_otherwise_are_no_left_out_ones(dataset: Any, make_tokenizer: Any) -> None:
+    quoted = CHATML.replace("{{ m.content }}", "{{ m.content | tojson if m.role == 'user' else m.content }}")
+    rows = dataset([{"messages": talk('Say "a"\n', "a")}]).model_rows("train", make_tokenizer(quoted))
+    assert len(rows) == 1
+
+
+def test_a_turn_after_the_last_answer_is_read_and_not_learnt(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
+    data = dataset([{"messages": talk("Hi", "Hello", "Bye")}])
+    tokenizer = make_tokenizer()
+    assert learnt(data, tokenizer) == [["Hello<|im_end|>"]]
+    [row] = data.encode(data.load()["train"], tokenizer)
+    assert tokenizer.decode(row["input_ids"]).endswith("<|im_start|>user\nBye<|im_end|>\n")
+
+
+@pytest.mark.parametrize(("train_on", "count"), [("assistant", 1), ("all", 1), ("last", 0)])
+def test_answers_that_a_template_rewrites_are_counted(
+    train_on: str, count: int, dataset: Any, make_tokenizer: Any
+) -> None:
+    thoughts = [f"<think>\n{n}\n</think>\n\nso {n}" for n in (1, 2)]
+    data = dataset([{"messages": talk("a", thoughts[0], "b", thoughts[1])}], train_on=train_on)
+    data.encode(data.load()["train"], make_tokenizer(THOUGHTLESS))
+    told = [note for note in data.load().report.notes if "as the template rewrites them" in note]
+    assert [note.split(" answers")[0] for note in told] == ["train: 1"] * count
+
+
+def test_thoughts_of_their_own_field_that_are_left_out_are_counted(dataset: Any, make_tokenizer: Any) -> None:
+    messages = talk("a", "b", "c", "d")
+    messages[1]["reasoning_content"] = "earlier"
+    data = dataset([{"messages": messages}])
+    data.encode(data.load()["train"], make_tokenizer())
+    assert "train: 1 answers are learnt as the template rewrites them" in data.load().report.notes[-1]
+
+
+ARGUMENTS = {"a": 1, "b": None, "c": "it's"}
+AS_OBJECT = "{{ c.function.arguments | tojson }}"
+AS_EITHER = "{{ c.function.arguments if c.function.arguments is string else c.function.arguments | tojson }}"
+
+
+@pytest.mark.parametrize("given", [ARGUMENTS, json.dumps(ARGUMENTS)], ids=["object", "text"])
+@pytest.mark.parametrize(
+    "arguments",
+    [AS_OBJECT, AS_EITHER, "{{ c.function.arguments }}", "{{ '' + c.function.arguments }}"],
+    ids=["object", "either", "written", "added"],
+)
+def test_arguments_of_calls_are_written_as_json(
+    arguments: str, given: Any, dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
+    template = CHATML.replace(
+        "{{ m.content }}",
+        f"{{% for c in m.tool_calls or () %}}{{{{ c.function.name }}}} {arguments}{{% endfor %}}{{{{ m.content }}}}",
+    )
+    call = {"type": "function", "function": {"name": "add", "arguments": given}}
+    data = dataset([{"messages": [*talk("x"), {"role": "assistant", "content": "", "tool_calls": [call]}]}])
+    assert learnt(data, make_tokenizer(template)) == [['add {"a": 1, "b": null, "c": "it\'s"}<|im_end|>']]
 
 
 def test_a_template_that_raises_names_the_row_in_its_own_words(dataset: Any, make_tokenizer: Any) -> None:

@@ -49,9 +49,11 @@ class Conversation:
 
     @property
     def answer_text(self) -> str | None:
-        """The text of the last answer; None where there is none, or nothing is asked before it."""
-        content = self.reference["content"] if self.reference is not None and self.prompt else None
-        return content if isinstance(content, str) else None
+        """The text of the last answer; None where there is none, it calls tools, or nothing is asked before it."""
+        answer = self.reference
+        if answer is None or answer.get("tool_calls") or not self.prompt:
+            return None
+        return answer["content"] if isinstance(answer["content"], str) else None
 
     def dump(self) -> tuple[str, str]:
         """Messages and tools as JSON texts: they survive Arrow, whose structs would gain null fields."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from supertrainer.data.chat.control_tokens import ControlRows, ControlTokens
 from supertrainer.data.chat.conversation import Conversation
-from supertrainer.data.chat.rendering import CannotRender, Span, own_begin, surplus_begins
+from supertrainer.data.chat.rendering import CannotRender, Span, changed_messages, own_begin, surplus_begins
 from supertrainer.data.chat.spans import AnswerFinder
 from supertrainer.data.schema import TrainOn
 from supertrainer.data.tokenization import BATCH, require_fast
@@ -34,6 +34,7 @@ class TokenRows:
         refused: number of a conversation -> why the template can't take it.
         straddling: answers whose first token begins in the prompt.
         controlling: conversations whose messages hold a special token, written out, by number.
+        rewritten: answers that are learnt otherwise than they stand in the row, as the template writes them.
         fixed: of every row, which tokens belong to pictures: they are never learnt nor cut, (T,) bool; None without.
     """
 
@@ -43,6 +44,7 @@ class TokenRows:
     truncated: list[bool] = field(default_factory=list)
     refused: dict[int, str] = field(default_factory=dict)
     straddling: int = 0
+    rewritten: int = 0
     controlling: ControlRows = field(default_factory=ControlRows)
     fixed: list[np.ndarray | None] = field(default_factory=list)
 
@@ -127,6 +129,7 @@ class Encoder:
                 text, found = self.rendered(number, conversation)
                 if not conversation.is_text:
                     rows.controlling.add(number, self._control.within(conversation.messages))
+                    rows.rewritten += self._count_rewritten(conversation, text)
             except CannotRender as error:
                 rows.refused[number] = str(error)
                 continue
@@ -150,6 +153,13 @@ class Encoder:
             is_text = conversations[number - first].is_text
             ids, labels, fixed = self._framed(ids, labels, fixed, is_text=is_text)
             rows.add(ids, labels, number, fixed=fixed)
+
+    def _count_rewritten(self, conversation: Conversation, text: str) -> int:
+        wanted = trained_answers(conversation, "assistant" if self._train_on == "all" else self._train_on)
+        changed = changed_messages(conversation.messages, text)
+        unthought = (number for number in wanted if number not in changed)
+        thoughts = (conversation.messages[number].get("reasoning_content", "") for number in unthought)
+        return sum(number in changed for number in wanted) + sum(thought.strip() not in text for thought in thoughts)
 
     def rendered(self, number: int, conversation: Conversation) -> tuple[str, list[Span] | None]:
         """The text of a conversation, and which spans of it are learnt; None for all of it."""

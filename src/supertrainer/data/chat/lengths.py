@@ -12,7 +12,14 @@ from supertrainer.data.schema import TooLong
 
 
 def fit_lengths(
-    rows: TokenRows, *, max_length: int, policy: TooLong, begin: int | None, place: Callable[[int], str], where: str
+    rows: TokenRows,
+    *,
+    max_length: int,
+    policy: TooLong,
+    begin: int | None,
+    end: int | None,
+    place: Callable[[int], str],
+    where: str,
 ) -> tuple[TokenRows, list[str]]:
     """Brings rows to at most `max_length` tokens.
 
@@ -23,6 +30,7 @@ def fit_lengths(
 
     Args:
         begin: the token that begins a text; None where there is none.
+        end: the token that ends one, which may be the same.
         place: the place of a conversation, by its number.
         where: the split, for messages.
 
@@ -46,14 +54,16 @@ def fit_lengths(
         if len(ids) <= max_length:
             kept.add(ids, labels, number, truncated=truncated, fixed=fixed)
         elif policy == "split":
-            for part in _parts(len(ids), max_length, has_begin=_begins(ids, begin)):
+            for part in _parts(len(ids), max_length, has_begin=_begins(ids, begin, end=end)):
                 if _learns(labels[part]):
                     kept.add(ids[part], labels[part], number)
                     pieces += 1
                 else:
                     empty += 1
         elif policy != "drop":
-            part = _side(len(ids), max_length, left=policy == "left", has_begin=_begins(ids, begin), fixed=fixed)
+            part = _side(
+                len(ids), max_length, left=policy == "left", has_begin=_begins(ids, begin, end=end), fixed=fixed
+            )
             lost = np.count_nonzero(labels != IGNORED) - np.count_nonzero(labels[part] != IGNORED)
             cut, touched = cut + int(lost), touched + bool(lost)
             kept.add(ids[part], labels[part], number, truncated=True, fixed=None if fixed is None else fixed[part])
@@ -118,9 +128,11 @@ def _with_begin(indices: np.ndarray, has_begin: bool) -> np.ndarray:
     return np.concatenate([[0], indices]) if has_begin else indices
 
 
-def _begins(ids: np.ndarray, begin: int | None) -> bool:
-    """Whether a text begins with the token that is for that alone: some models begin every turn with it."""
-    return bool(ids[0] == begin) and not bool(np.any(ids[1:] == begin))
+def _begins(ids: np.ndarray, begin: int | None, *, end: int | None) -> bool:
+    """Whether a text begins with the token that is for that alone: some models begin every turn with it. Where it ends
+    texts too, further ones are ends.
+    """
+    return bool(ids[0] == begin) and (begin == end or not bool(np.any(ids[1:] == begin)))
 
 
 def _learns(labels: np.ndarray) -> bool:

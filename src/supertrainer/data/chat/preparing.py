@@ -72,8 +72,8 @@ class EncodingJob:
         lines = self._refused(rows)
         rows, dropped = self._learnable(rows, why="")
         lines += dropped
-        begin = self.tokenizer.bos_token_id
-        fitted = {"max_length": self.max_length, "policy": self.config.on_too_long, "begin": begin}
+        begin, end = self.tokenizer.bos_token_id, self.tokenizer.eos_token_id
+        fitted = {"max_length": self.max_length, "policy": self.config.on_too_long, "begin": begin, "end": end}
         rows, cut = fit_lengths(rows, **fitted, place=self._place, where=self.split)
         rows, dropped = self._learnable(rows, why=" after the cut")
         lines += cut + dropped
@@ -81,6 +81,11 @@ class EncodingJob:
             lines.append(
                 f"{rows.straddling:,} answers begin inside a token of the prompt, which isn't learnt: the template's "
                 "prompt ends in white space."
+            )
+        if rows.rewritten:
+            lines.append(
+                f"{rows.rewritten:,} answers are learnt as the template rewrites them, such as without the thoughts of "
+                "earlier turns; dataset.train_on=last learns none that is followed by another."
             )
         if not len(rows):
             raise DataError(

@@ -17,23 +17,21 @@ What can't be found so is refused; no mask is guessed.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from supertrainer.data.chat.conversation import Conversation, Message
-from supertrainer.data.chat.rendering import CannotRender, Rendered, Span, render, require_whole
+from supertrainer.data.chat.frames import FRAME, OPEN, SHUT, STOP, framed
+from supertrainer.data.chat.rendering import CannotRender, Rendered, Span, cut, render, require_whole
 from supertrainer.data.chat.template import has_answer_marks, template_text
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-_OPEN, _SHUT, _STOP = "\ue0f0", "\ue0f1", "\ue0f2"
 _MADE_UP: tuple[Message, Message] = (
     {"role": "user", "content": "a"},
-    {"role": "assistant", "content": f"{_OPEN}0{_STOP}"},
+    {"role": "assistant", "content": f"{OPEN}0{STOP}"},
 )
-_FRAME = re.compile(f"([{_OPEN}{_SHUT}])(\\d+){_STOP}")
 
 
 class AnswerFinder:
@@ -75,7 +73,7 @@ class AnswerFinder:
         """
         marked = has_answer_marks(template_text(self._tokenizer, tools=bool(conversation.tools)))
         rendered = self._render(conversation, conversation.messages, with_marks=marked)
-        require_whole(conversation, rendered.text)
+        require_whole(conversation, rendered.text, self._tokenizer)
         spans = self._marked(conversation, rendered, wanted) or self._derived(conversation, rendered.text, wanted)
         before = 0
         for number, (start, end) in zip(wanted, spans, strict=True):
@@ -141,19 +139,18 @@ class AnswerFinder:
         return [spans[number] for number in wanted]
 
     def _places(self, conversation: Conversation, text: str) -> dict[tuple[str, int], int]:
-        """Where the texts of messages begin and end: (_OPEN or _SHUT, number) -> place; empty where unknown."""
-        if any(mark in text for mark in (_OPEN, _SHUT, _STOP)):
+        """Where the texts of messages begin and end: (OPEN or SHUT, number) -> place; empty where unknown."""
+        if any(mark in text for mark in (OPEN, SHUT, STOP)):
             return {}
-        framed = [_framed(message, number) for number, message in enumerate(conversation.messages)]
         try:
-            other = self._render(conversation, framed).text
+            other = self._render(conversation, framed(conversation.messages)).text
         except CannotRender:
             return {}
         places: dict[tuple[str, int], int] = {}
         twice: set[tuple[str, int]] = set()
         plain: list[str] = []
         read = length = 0
-        for frame in _FRAME.finditer(other):
+        for frame in FRAME.finditer(other):
             plain.append(other[read : frame.start()])
             length += frame.start() - read
             read = frame.end()
@@ -168,11 +165,11 @@ class AnswerFinder:
         self, conversation: Conversation, number: int, text: str, places: dict[tuple[str, int], int]
     ) -> int | None:
         """Where the prompt of an answer ends."""
-        own = places.get((_OPEN, number))
+        own = places.get((OPEN, number))
         if number == 0:
             return own
         before = conversation.messages[number - 1]
-        shut, trail = places.get((_SHUT, number - 1)), _trail(before)
+        shut, trail = places.get((SHUT, number - 1)), _trail(before)
         heads = self._heads.setdefault(before["role"], [])
         if shut is not None:
             for head in heads:
@@ -191,7 +188,7 @@ class AnswerFinder:
     ) -> int | None:
         """Where the turn of an answer ends."""
         message = conversation.messages[number]
-        shut, trail = None if message.get("tool_calls") else places.get((_SHUT, number)), _trail(message)
+        shut, trail = None if message.get("tool_calls") else places.get((SHUT, number)), _trail(message)
         if shut is not None:
             for close in self._closes:
                 for found in (trail + close, close):
@@ -206,7 +203,7 @@ class AnswerFinder:
         if shut is not None:
             return self._with_end(text, shut)
         # Calls without a text of their own, written otherwise than as a last turn: up to the end before the next text.
-        followed = places.get((_OPEN, number + 1))
+        followed = places.get((OPEN, number + 1))
         if followed is None:
             return None
         ends = ((text.rfind(close, start, followed), close) for close in (*self._closes, *self._ends))
@@ -240,35 +237,6 @@ class AnswerFinder:
         )
 
 
-def _framed(message: Message, number: int) -> Message:
-    """The message with frames around its text, inside the white space that a template may trim.
-
-    Of several parts the first text is opened; the last part is shut if it is a text, else the message has no end here.
-    """
-    content = message["content"]
-    if isinstance(content, str):
-        return (
-            {**message, "content": _marked_text(content, number, open_=True, shut=True)} if content.strip() else message
-        )
-    texts = [place for place, part in enumerate(content) if part["type"] == "text" and part["text"].strip()]
-    if not texts:
-        return message
-    parts = list(content)
-    for place in {texts[0], texts[-1]}:
-        shut = place == texts[-1] == len(parts) - 1
-        text = _marked_text(parts[place]["text"], number, open_=place == texts[0], shut=shut)
-        parts[place] = {**parts[place], "text": text}
-    return {**message, "content": parts}
-
-
-def _marked_text(text: str, number: int, *, open_: bool, shut: bool) -> str:
-    core = text.strip()
-    lead, trail = text[: text.index(core)], text[len(text.rstrip()) :]
-    before = f"{_OPEN}{number}{_STOP}" if open_ else ""
-    after = f"{_SHUT}{number}{_STOP}" if shut else ""
-    return f"{lead}{before}{core}{after}{trail}"
-
-
 def _trail(message: Message) -> str:
     content = message["content"]
     text: str = content if isinstance(content, str) else content[-1].get("text", "")
@@ -282,5 +250,4 @@ def _learn(known: list[str], text: str) -> None:
 
 
 def _lost(number: int, text: str) -> CannotRender:
-    shown = text if len(text) <= 600 else f"{text[:400]} … {text[-200:]}"
-    return CannotRender(f"messages[{number}], an answer, can't be found in the text that it writes:\n{shown}")
+    return CannotRender(f"messages[{number}], an answer, can't be found in the text that it writes:\n{cut(text)}")

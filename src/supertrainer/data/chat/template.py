@@ -129,11 +129,17 @@ def template_hash(tokenizer: PreTrainedTokenizerBase) -> str:
     return hashlib.sha256(_plain_lines(text).encode()).hexdigest()
 
 
-def require_same_template(noted: str | None, tokenizer: PreTrainedTokenizerBase) -> None:
+def require_same_template(
+    noted: str | None,
+    tokenizer: PreTrainedTokenizerBase,
+    *,
+    fix: str = "restore chat_template.jinja of the trained model, or train again with the new one.",
+) -> None:
     """Checks that a tokenizer has the template that a model was trained with.
 
     Args:
         noted: `template_hash` at the time of training; None where the model was trained without one.
+        fix: what mends it.
 
     Raises:
         ConfigError: it has another one, or none.
@@ -145,7 +151,7 @@ def require_same_template(noted: str | None, tokenizer: PreTrainedTokenizerBase)
         f"the model was trained with the chat template {noted[:12]}, and its tokenizer has "
         f"{'none' if found is None else found[:12]}.",
         why="a model answers badly to prompts that look otherwise than in training.",
-        fix="restore chat_template.jinja of the trained model, or train again with the new one.",
+        fix=fix,
     )
 
 
