@@ -296,6 +296,43 @@ def test_the_end_of_a_turn_is_learnt_where_it_also_pads(dataset: Any, make_token
     assert short[-5:].tolist() == [-100] * 5
 
 
+@pytest.mark.parametrize("marks", [("{% generation %}", "{% endgeneration %}"), ("", "")], ids=["marked", "bare"])
+def test_an_end_behind_white_space_is_learnt(
+    marks: tuple[str, str], dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
+    template = (
+        "{% for m in messages %}{% if m.role == 'user' %}[INST] {{ m.content }} [/INST]{% else %} "
+        f"{marks[0]}{{{{ m.content }}}}{marks[1]} {{{{ eos_token }}}}{{% endif %}}{{% endfor %}}"
+    )
+    data = dataset([{"messages": talk("a", "b", "c", "d")}])
+    assert learnt(data, make_tokenizer(template, eos="</s>")) == [[" b </s>", " d </s>"]]
+
+
+@pytest.mark.parametrize("train_on", ["assistant", "all"])
+def test_a_last_answer_that_a_template_lets_run_on_is_ended(
+    train_on: str, dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
+    template = (
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant:{% endif %}"
+    )
+    tokenizer = make_tokenizer(template, eos="</s>")
+    rows = [{"messages": talk("a", "b", "c", "d")}, {"messages": talk("a", "b", "c")}]
+    data = dataset(rows, train_on=train_on)
+    found = learnt(data, tokenizer)
+    assert [row[-1].endswith(" d</s>") for row in found] == [True, False]
+    ids = data.encode(data.load()["train"], tokenizer)["input_ids"]
+    assert [row.count(tokenizer.eos_token_id) for row in ids] == [1, 0]
+
+
+def test_a_template_that_refuses_others_is_left_as_it_is(dataset: Any, make_tokenizer: Any, learnt: Any) -> None:
+    strict = "{% if messages[0].role != 'system' %}{{ raise_exception('no') }}{% endif %}" + CHATML
+    data = dataset([{"messages": talk("a", "b", system="s")}])
+    assert learnt(data, make_tokenizer(strict, eos="</s>")) == [["b<|im_end|>"]]
+    [row] = data.encode(data.load()["train"], make_tokenizer(strict, eos="</s>"))
+    assert row["input_ids"].count(2) == 0, "no </s> beside the template's own end"
+
+
 @pytest.mark.parametrize("trims", [False, True])
 def test_a_token_that_begins_in_the_prompt_is_not_learnt(
     trims: bool, dataset: Any, make_tokenizer: Any, learnt: Any
@@ -305,9 +342,11 @@ def test_a_token_that_begins_in_the_prompt_is_not_learnt(
         "{% if add_generation_prompt %}assistant: {% endif %}"
     )
     data = dataset([{"messages": talk("a", "bcd")}])
-    assert learnt(data, make_tokenizer(template, merges=[("Ġ", "b")], trims=trims)) == [["cd\n"]]
+    assert learnt(data, make_tokenizer(template, merges=[("Ġ", "b")], trims=trims)) == [["cd<|im_end|>"]]
     assert "1 answers begin inside a token of the prompt" in data.load().report.notes[-1]
-    assert learnt(dataset([{"messages": talk("a", "bcd")}]), make_tokenizer(template, trims=trims)) == [["bcd\n"]]
+    assert learnt(dataset([{"messages": talk("a", "bcd")}]), make_tokenizer(template, trims=trims)) == [
+        ["bcd<|im_end|>"]
+    ]
 
 
 @pytest.mark.parametrize("trims", [False, True])

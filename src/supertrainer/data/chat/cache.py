@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 log = logging.getLogger(__name__)
-VERSION = 3  # counts up where the same rows and settings become other tokens
+VERSION = 4  # counts up where the same rows and settings become other tokens
 AUTO = "auto"
 _LIBRARIES = ("transformers", "tokenizers", "jinja2")
 _NOTES = b"supertrainer"

@@ -165,9 +165,20 @@ class Encoder:
         """The text of a conversation, and which spans of it are learnt; None for all of it."""
         if conversation.is_text:
             return conversation.messages[0]["content"], None
-        if self._train_on == "all":
-            return self._finder.find(conversation, ())[0], None
-        return self._finder.find(conversation, trained_answers(conversation, self._train_on))
+        wanted = () if self._train_on == "all" else trained_answers(conversation, self._train_on)
+        text, found = self._finder.find(conversation, wanted)
+        spans = None if self._train_on == "all" else found
+        ends = self._finder.ends_turns or conversation.messages[-1]["role"] != "assistant"
+        return (text, spans) if ends else self._ended(text, spans)
+
+    def _ended(self, text: str, spans: list[Span] | None) -> tuple[str, list[Span] | None]:
+        """Behind a last answer that the template lets run on, the token that ends a text: the model learns to stop."""
+        end, bare = self._tokenizer.eos_token or "", text.rstrip()
+        learnt = bool(spans) and spans is not None and spans[-1][1] >= len(bare)
+        text = bare if end and bare.endswith(end) else bare + end
+        if spans is None or not learnt:
+            return text, spans
+        return text, [*spans[:-1], (spans[-1][0], len(text))]
 
     def fixed(self, number: int, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray | None:
         """Which tokens of the text that `rendered` gave are never learnt nor cut, (T,) bool; None for none."""

@@ -56,8 +56,8 @@ class AnswerFinder:
 
     @property
     def ends_turns(self) -> bool:
-        """Whether the template writes a token after an answer."""
-        return bool(self._ends)
+        """Whether the template writes a token after an answer, or may: what it does with others isn't known."""
+        return self._ends != []
 
     def find(self, conversation: Conversation, wanted: Sequence[int]) -> tuple[str, list[Span]]:
         """Renders a conversation.
@@ -102,16 +102,20 @@ class AnswerFinder:
         return spans
 
     def _with_end(self, text: str, end: int) -> int:
-        return next((end + len(token) for token in self._ends if text.startswith(token, end)), end)
+        return next((end + len(token) for token in self._ends or () if text.startswith(token, end)), end)
 
-    def _turn_ends(self) -> list[str]:
-        """The special token after an answer, from a conversation made up for it."""
+    def _turn_ends(self) -> list[str] | None:
+        """The special token after an answer, behind white space too, from a conversation made up for it; None where the
+        template refuses that.
+        """
         try:
             text = render([self._shape(message) for message in _MADE_UP], self._tokenizer).text
         except CannotRender:
-            return []
+            return None
         after = text.rpartition(_MADE_UP[1]["content"])[2]
-        return [token for token in sorted(self._specials, key=len, reverse=True) if after.startswith(token)][:1]
+        bare = after.lstrip()
+        white = after[: len(after) - len(bare)]
+        return [white + token for token in sorted(self._specials, key=len, reverse=True) if bare.startswith(token)][:1]
 
     def _gap_before_marks(self) -> str:
         """White space between the prompt of a generation and what the template marks: the model has to say it too."""
@@ -206,7 +210,7 @@ class AnswerFinder:
         followed = places.get((OPEN, number + 1))
         if followed is None:
             return None
-        ends = ((text.rfind(close, start, followed), close) for close in (*self._closes, *self._ends))
+        ends = ((text.rfind(close, start, followed), close) for close in (*self._closes, *(self._ends or ())))
         return next((place + len(close) for place, close in ends if place > start), None)
 
     def _without_white(self, text: str) -> str:

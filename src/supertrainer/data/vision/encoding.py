@@ -60,10 +60,7 @@ class PictureEncoder(Encoder):
 
     def unexpanded(self, number: int, conversation: Conversation) -> tuple[str, list[Span] | None]:
         """As `rendered`, with a placeholder where each picture stands."""
-        text, spans = super().rendered(number, self._pictures.shaped(conversation))
-        if not self._finder.ends_turns and conversation.messages[-1]["role"] == "assistant":
-            text, spans = self._ended(text, spans)
-        return text, spans
+        return super().rendered(number, self._pictures.shaped(conversation))
 
     def fixed(self, number: int, ids: np.ndarray, offsets: np.ndarray) -> np.ndarray | None:
         """The tokens of pictures, and the special ones on either side: what a template frames a picture with."""
@@ -76,16 +73,6 @@ class PictureEncoder(Encoder):
                 if 0 <= neighbour < len(ids) and ids[neighbour] in self._frames:
                     mask[neighbour] = True
         return mask
-
-    def _ended(self, text: str, spans: list[Span] | None) -> tuple[str, list[Span] | None]:
-        """Behind a last answer that the template lets run on, the token that ends a text: the model learns to stop."""
-        end = self._pictures.tokenizer.eos_token or ""
-        bare = text.rstrip()
-        learnt = bool(spans) and spans is not None and spans[-1][1] >= len(bare)
-        text = bare + end
-        if spans is None or not learnt:
-            return text, spans
-        return text, [*spans[:-1], (spans[-1][0], len(text))]
 
     def _moved(self, place: int, places: Sequence[tuple[int, int, int]]) -> int:
         width = len(self._pictures.placeholder)
