@@ -94,6 +94,15 @@ def test_a_record_holds_prompt_answer_and_loss(directory: RunDirectory) -> None:
     assert (mistake.row, mistake.texts) == (0, ("q0",)), "the other answer is right"
 
 
+def test_a_row_whose_prompt_was_not_asked_is_no_sample(
+    directory: RunDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delitem(ANSWERS, 0)
+    result = make_benchmark().run(ROWS, predictions=outputs([0, 1, 2]), directory=directory)
+    assert [sample.row for sample in result.samples] == [1]
+    assert result.metrics["exact_match"] == 1.0
+
+
 def test_the_model_before_training_stands_beside_it(directory: RunDirectory) -> None:
     benchmark = make_benchmark()
     benchmark.take_before(ROWS, predictions=outputs([0, 1, 2], plus=1.0, suffix=" z"), source="org/base")

@@ -27,7 +27,7 @@ from supertrainer.metrics.schema import CausalLmMetricConfig
 from supertrainer.models.loading import quiet_transformers
 from supertrainer.models.saving import TrainedModel, load_trained
 from supertrainer.operations.llm_scoring import conversations, prompts_of, score_answers
-from tiny_chats import save_tiny_chat, tiny_chat_model, tiny_chat_tokenizer
+from tiny_chats import TEMPLATE, save_tiny_chat, tiny_chat_model, tiny_chat_tokenizer
 
 ENGINE = HfEngineConfig(_target_="supertrainer.inference.engines.hf.HfEngine", batch_size=3)
 TURNS = [(f"w{n} w{n + 1}", f"w{n + 2} w{n + 3} w{n + 4}") for n in range(8)]
@@ -143,6 +143,15 @@ def test_encoded_rows_may_be_fewer_or_parts_of_conversations() -> None:
     assert list(rows.answers)[:4] == [TURNS[1][1], TURNS[4][1], None, TURNS[7][1]]
     ids = prompts_of(chats, "test", [3], trained=trained)[3]
     assert trained.tokenizer.decode(ids).split()[2:4] == TURNS[7][0].split()
+
+
+def test_a_prompt_that_the_template_refuses_is_not_answered(caplog: pytest.LogCaptureFixture) -> None:
+    strict = f"{{% if messages[0].content == '{TURNS[4][0]}' %}}{{{{ raise_exception('no') }}}}{{% endif %}}{TEMPLATE}"
+    trained = TrainedModel(tiny_chat_model(), tiny_chat_tokenizer(chat_template=strict), (), "causal_lm", {})
+    with caplog.at_level("INFO"):
+        found = prompts_of(Chats([1, 4, 7]), "test", [0, 1, 2], trained=trained)
+    assert list(found) == [0, 2]
+    assert caplog.messages == ["1 prompts aren't answered, for the first one the chat template refuses a prompt: no."]
 
 
 def test_the_last_answer_is_the_reference() -> None:

@@ -60,8 +60,8 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
         """
 
     @abstractmethod
-    def sample(self, record: Record) -> Sample:
-        """A record as a report shows it."""
+    def sample(self, record: Record) -> Sample | None:
+        """A record as a report shows it; None where it has nothing to show."""
 
     @abstractmethod
     def definitions(self) -> dict[str, str]:
@@ -144,8 +144,9 @@ class TaskBenchmark(ABC, Generic[Rows, Outputs]):
             _mark(seen, numbers=numbers)
             for record in self.score(rows, outputs=outputs, numbers=numbers):
                 write(record)
-                if record["row"] in wanted:
-                    samples[record["row"]] = self.sample(record)
+                sample = self.sample(record) if record["row"] in wanted else None
+                if sample is not None:
+                    samples[record["row"]] = sample
         missing = len(seen) - sum(seen)
         if missing:
             raise SupertrainerError(

@@ -113,7 +113,9 @@ class LlmBenchmark(TaskBenchmark[Conversations, LlmOutputs]):
                 record["before"] = self._before[row]
             yield record
 
-    def sample(self, record: Record) -> Sample:
+    def sample(self, record: Record) -> Sample | None:
+        if record["predicted"] is None:
+            return None  # its prompt couldn't be asked
         return Sample(
             row=record["row"],
             text=record["prompt"][-SAMPLE_CHARACTERS:],

@@ -14,7 +14,7 @@ from supertrainer.benchmark.results import BenchmarkResult
 from supertrainer.benchmark.rows import Conversations
 from supertrainer.config.build import build
 from supertrainer.config.spine import Config
-from supertrainer.core.errors import SupertrainerError
+from supertrainer.core.errors import DataError, SupertrainerError
 from supertrainer.core.files import read_json
 from supertrainer.core.run_directory import RunDirectory
 from supertrainer.data.chat.rendering import render_prompt
@@ -129,14 +129,22 @@ def conversations(dataset: Any, split: str, rows: EncodedRows, *, trained: Train
 
 
 def prompts_of(dataset: Any, split: str, numbers: Sequence[int], *, trained: TrainedModel) -> dict[int, list[int]]:
-    """The token ids of the prompts of these rows; without those that leave no room for an answer."""
+    """The token ids of the prompts of these rows; without those that leave no room for an answer, or that the template
+    refuses without their answer.
+    """
     limit, places = position_limit(trained.model), _places(dataset, split, trained)
-    asked = {number: dataset.conversation(split, places[number]) for number in numbers}
-    found = {
-        number: render_prompt(conversation.prompt, trained.tokenizer, tools=conversation.tools)
-        for number, conversation in asked.items()
-        if conversation.answer_text is not None
-    }
+    found: dict[int, list[int]] = {}
+    refused: list[str] = []
+    for number in numbers:
+        talk = dataset.conversation(split, places[number])
+        if talk.answer_text is None:
+            continue
+        try:
+            found[number] = render_prompt(talk.prompt, trained.tokenizer, tools=talk.tools)
+        except DataError as error:
+            refused.append(error.problems[0].what)
+    if refused:
+        log.info("%d prompts aren't answered, for the first one %s", len(refused), refused[0])
     kept = {number: ids for number, ids in found.items() if limit is None or len(ids) < limit}
     if len(kept) < len(found):
         log.info("%d prompts are longer than the model's positions and aren't answered", len(found) - len(kept))

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from chat_rows import CHATML, talk
 from supertrainer.core.errors import ConfigError
-from supertrainer.data.chat.rendering import render
+from supertrainer.data.chat.rendering import render, render_prompt
 from supertrainer.data.chat.template import apply_template_choice, template_hash
 from supertrainer.data.chat.template_arguments import DATE, TemplateArguments, arguments_of, read_names
 
@@ -214,3 +214,28 @@ def test_they_are_trained_with_saved_and_read_back(dataset: Any, make_tokenizer:
     [same] = data.encode(data.load()["train"], again)
     assert same["input_ids"] == row["input_ids"]
     assert template_hash(again) == template_hash(tokenizer)
+
+
+# As Qwen 3 writes it: without thoughts an empty pair of marks stands in the prompt, and before the last answer alone.
+EMPTY_THOUGHTS = (
+    "{% set blank = '<think>\\n\\n</think>\\n\\n' %}{% for m in messages %}<|im_start|>{{ m.role }}\n"
+    "{{ blank if m.role == 'assistant' and loop.last }}{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n"
+    "{{ blank if enable_thinking is defined and enable_thinking is false }}{% endif %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("values", "learnt_of_it"), [({"enable_thinking": False}, ""), ({}, "<think>\n\n</think>\n\n")]
+)
+def test_an_argument_of_the_prompt_moves_the_beginning_of_the_answer(
+    values: Any, learnt_of_it: str, dataset: Any, make_tokenizer: Any, learnt: Any
+) -> None:
+    data, tokenizer = (
+        dataset([{"messages": talk("a", "b", "c", "d")}], template_kwargs=values),
+        make_tokenizer(EMPTY_THOUGHTS),
+    )
+    assert learnt(data, tokenizer) == [["b<|im_end|>", f"{learnt_of_it}d<|im_end|>"]]
+    [row] = data.encode(data.load()["train"], tokenizer)
+    asked = render_prompt(data.conversation("train", 0).prompt, tokenizer)
+    assert row["input_ids"][: len(asked)] == asked

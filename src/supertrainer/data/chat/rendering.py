@@ -51,7 +51,7 @@ def render(
     # A message keeps our mark `train` to itself.
     shown = [{key: value for key, value in message.items() if key != "train"} for message in messages]
     how = {"add_generation_prompt": add_generation_prompt, "return_assistant_tokens_mask": with_marks}
-    calls = [call for message in shown for call in message.get("tool_calls", ())]
+    calls = [call["function"] for message in shown for call in message.get("tool_calls", ()) if "function" in call]
     try:
         found = _rendered(shown, tokenizer, tools=tools, **how)
     except CannotRender:
@@ -90,6 +90,8 @@ def _with_json_arguments(messages: Sequence[Message]) -> list[Message]:
     for message in messages:
         calls = [
             {**call, "function": {**call["function"], "arguments": _json(call["function"].get("arguments", {}))}}
+            if "function" in call
+            else call
             for call in message.get("tool_calls", ())
         ]
         changed.append({**message, "tool_calls": calls} if calls else message)
@@ -98,7 +100,7 @@ def _with_json_arguments(messages: Sequence[Message]) -> list[Message]:
 
 def _as_python(calls: Sequence[Any], found: Rendered) -> bool:
     """Whether a template wrote the arguments of a call as Python would, which is no JSON."""
-    given = [call["function"].get("arguments") for call in calls]
+    given = [call.get("arguments") for call in calls]
     return any(repr(value) != _json(value) and repr(value) in found.text for value in given if value)
 
 
