@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, Field, model_validator
 
 from supertrainer.config.strict import FrozenMapping, NotIdentity, StrictModel, thaw
+from supertrainer.core.errors import Problem
 from supertrainer.data.source_schema import DatasetConfig, Policy
 
 
@@ -131,6 +132,15 @@ class ConversationDatasetConfig(DatasetConfig):
         description="Keep token ids for the next run with the same rows, tokenizer and settings. null: no; auto: in "
         "~/.cache/supertrainer/tokens (XDG_CACHE_HOME counts); or a directory.",
     )
+
+    def rules(self, config: Any) -> Iterable[Problem]:
+        yield from super().rules(config)
+        given = self.template_kwargs or self.template_date
+        if given and self.chat_template is not None:  # what the model's own reads is told with its tokenizer
+            from supertrainer.data.chat.template import template_source
+            from supertrainer.data.chat.template_arguments import TemplateArguments, read_names, unread
+
+            yield from unread(TemplateArguments.of(self), read_names(template_source(self.chat_template)))
 
 
 class LlmDatasetConfig(ConversationDatasetConfig):

@@ -136,6 +136,20 @@ def test_what_is_no_json_value_is_refused_with_the_config(value: Any, dataset: A
         dataset([{"messages": talk("a", "b")}], template_kwargs=value)
 
 
+@pytest.mark.parametrize("own", [False, True])
+def test_arguments_of_a_named_template_are_checked_with_the_config(own: bool, dataset: Any, tmp_path: Path) -> None:
+    (tmp_path / "own.jinja").write_text(THINKING)
+    choice = str(tmp_path / "own.jinja") if own else "chatml"
+    given = {"template_kwargs": {"style": 1, "bos_token": "x"}, "template_date": "2026-03-01", "chat_template": choice}
+    told = [problem.what for problem in dataset([{"messages": talk("a", "b")}], **given).config.rules(None)]
+    assert [what.split(":")[0].removeprefix("dataset.") for what in told] == [
+        *(() if own else ("template_kwargs.style",)),
+        "template_kwargs.bos_token",
+        "template_date=2026-03-01",
+    ]
+    assert not list(dataset([{"messages": talk("a", "b")}], chat_template=choice).config.rules(None))
+
+
 def test_a_date_that_is_none_is_refused_with_the_config(dataset: Any) -> None:
     with pytest.raises(ValidationError, match=r"'today' is no day. Fix: year-month-day"):
         dataset([{"messages": talk("a", "b")}], template_date="today")

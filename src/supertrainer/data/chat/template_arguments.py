@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -31,6 +31,7 @@ _MARK = "{#- template arguments: "
 _END = "{#- the template without them #}\n"
 _HEAD = re.compile(re.escape(_MARK) + r"([^#]*) -#\}.*?" + re.escape(_END), re.DOTALL)
 _OURS = ("messages", "tools", "documents", "add_generation_prompt", "continue_final_message")
+SPECIAL_TOKENS = tuple(f"{name}_token" for name in ("bos", "eos", "unk", "sep", "pad", "cls", "mask"))
 _CLOCK, _DATE_NAME = "strftime_now", "date_string"
 _LLAMA_DATE = "%d %b %Y"  # how a date_string is written
 _ASIDE = "\ue0f3"
@@ -70,7 +71,7 @@ def set_template_arguments(tokenizer: PreTrainedTokenizerBase, arguments: Templa
     texts: dict[str, str] = own if isinstance(own, dict) else {"": own}
     bare = {name: _divided(text)[2] for name, text in texts.items()}
     reads = frozenset[str]().union(*(read_names(text) for text in bare.values()))
-    _require_read(arguments, reads, known={*_OURS, *tokenizer.special_tokens_map})
+    raise_all(ConfigError, unread(arguments, reads, known=tokenizer.special_tokens_map))
     changed = {name: _with_head(text, arguments) for name, text in texts.items()}
     tokenizer.chat_template = changed if isinstance(own, dict) else changed[""]
 
@@ -106,9 +107,18 @@ def read_names(template: str) -> frozenset[str]:
         return frozenset()  # rendering tells it
 
 
-def _require_read(arguments: TemplateArguments, reads: Collection[str], *, known: Collection[str]) -> None:
+def unread(
+    arguments: TemplateArguments, reads: Collection[str], *, known: Iterable[str] = SPECIAL_TOKENS
+) -> list[Problem]:
+    """What is wrong with arguments.
+
+    Args:
+        reads: the names that the template reads.
+        known: names of special tokens, which the tokenizer tells.
+    """
     problems = []
-    free = sorted({*reads} - {*known} - {_CLOCK, _DATE_NAME})
+    known = {*_OURS, *known}
+    free = sorted({*reads} - known - {_CLOCK, _DATE_NAME})
     for name in arguments.values:
         what = f"dataset.template_kwargs.{name}: "
         if name in known:
@@ -128,7 +138,7 @@ def _require_read(arguments: TemplateArguments, reads: Collection[str], *, known
                 fix="dataset.template_date=null.",
             )
         )
-    raise_all(ConfigError, problems)
+    return problems
 
 
 def _divided(template: str) -> tuple[str, dict[str, Any], str]:
