@@ -76,10 +76,54 @@ def test_soft_accuracy_is_that_of_the_vqa_evaluation(said: str, references: list
     assert short_answer_scores(said, references=references)["vqa_accuracy"] == pytest.approx(wanted)
 
 
-def test_of_several_references_the_most_frequent_is_to_be_met() -> None:
+def test_an_answer_is_right_that_anyone_gave() -> None:
     references = ["dog", "cat", "the cat"]
-    assert [short_answer_scores(said, references=references)["accuracy"] for said in ("cat", "dog")] == [1.0, 0.0]
-    assert plain_answer("An  apple, none") == "apple 0"
+    scores = [short_answer_scores(said, references=references)["accuracy"] for said in ("cat", "dog", "cow")]
+    assert scores == [1.0, 1.0, 0.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("An  apple, none", "apple 0"),
+        ("1,000 (people)", "1000 people"),
+        ("black/white", "black white"),
+        ("red , blue", "red blue"),
+        ("1.50 a.m.", "1.50 am"),
+        ("10:30", "10:30"),
+        ("DON’T", "don't"),
+        ("couldn'tve", "couldn't've"),
+        ("we're", "we're"),
+        ("were", "were"),
+        ("5%", "5%"),
+        ("«Ja».", "ja"),
+        ("赤。", "赤"),
+        ("the", "the"),
+        ("?!", "?!"),
+    ],
+)
+def test_the_normal_form_of_answers(text: str, wanted: str) -> None:
+    assert plain_answer(text) == wanted
+
+
+def test_of_ten_answers_all_count_by_type_and_the_best_for_the_words(tmp_path: Path) -> None:
+    """Four of ten say cat, which is right for nine in ten of the choices of nine; one says dog."""
+    ten = ("cat",) * 4 + ("dog",) + ("small cat",) * 5
+    rows = PictureQuestions(["what?"] * 3, [ten] * 3, ["animal", "animal", "other"], [["a.png"]] * 3, (0, 1, 2))
+    answers = [Answer(said, (5,), "stop", 4, ended=True) for said in ("Cat.", "a dog", "small cats")]
+    benchmark = MllmBenchmark(
+        MllmBenchmarkConfig(_target_="x", baselines=False),
+        metric=CausalLmMetric(CausalLmMetricConfig(_target_="x")),
+        model=ModelFacts(source="tiny", parameters=10, trainable_parameters=10),
+        data=DataFacts(source="rows", rows={"test": 3}),
+    )
+    result = benchmark.run(rows, predictions=[(answers, [0, 1, 2])], directory=RunDirectory(tmp_path))
+    types = {one.name: one.metrics for one in result.per_type}
+    assert types["animal"] == {"accuracy": 1.0, "vqa_accuracy": pytest.approx((1.0 + 0.3) / 2)}
+    assert types["other"] == {"accuracy": 0.0, "vqa_accuracy": 0.0}
+    records = [json.loads(line) for line in (tmp_path / "predictions.jsonl").read_text().splitlines()]
+    assert records[0]["references"] == list(ten)
+    assert [record["answer_f1"] for record in records] == [1.0, pytest.approx(2 / 3, abs=1e-6), 0.5]
 
 
 def scored(directory: Path, **config: Any) -> Any:

@@ -11,6 +11,7 @@ import pytest
 from PIL import Image
 
 import tiny_vision
+from supertrainer.benchmark.mllm_scores import ShortSums
 from supertrainer.benchmark.results import DataFacts, ModelFacts
 from supertrainer.benchmark.schema import MllmBenchmarkConfig
 from supertrainer.core.run_directory import RunDirectory
@@ -89,6 +90,20 @@ def test_evenly_spaced_rows_are_scored_and_shown(tmp_path: Path, engine: HfEngin
         assert sheet.format == "PNG"
     score(tmp_path, engine, dataset, rows=5, sheet=0, blank=False, baselines=False)
     assert not (tmp_path / "sheet.png").exists()
+
+
+def test_all_that_people_answered_is_compared_with(tmp_path: Path, engine: HfEngine, dataset: MllmDataset) -> None:
+    """Rows with one answer, and with ten of which another than the commonest is learnt."""
+    rows = [json.loads(line) for line in (tmp_path / "test.jsonl").read_text().splitlines()]
+    for row in rows[1::2]:
+        row["answers"] = ["w8"] * 6 + ["w9"] * 4
+    (tmp_path / "test.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked, _ = asked_of(MllmDataset(dataset.config, seed=1), "test", range(10), engine=engine)
+    assert [tuple(texts) for texts in asked.references[:2]] == [("w9",), ("w9", *["w8"] * 6, *["w9"] * 3)]
+    sums = ShortSums()
+    for references, kind in zip(asked.references, asked.types, strict=True):
+        sums.add("W8", references=references, kind=kind)
+    assert {kind: scores["vqa_accuracy"] for kind, scores in sums.by_type().items()} == {"a": 0.0, "b": 1.0}
 
 
 def test_grey_pictures_are_asked_about_once_a_question(engine: HfEngine, dataset: MllmDataset) -> None:

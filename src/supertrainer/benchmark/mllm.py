@@ -24,7 +24,8 @@ BLANK = "blank picture"
 class MllmBenchmark(TaskBenchmark[PictureQuestions, Sequence[Answer]]):
     """Scores generated answers to questions about pictures, beside what is answered without seeing them.
 
-    A record is {row, prompt, pictures, question_type, true, predicted, finish, new_tokens} and the answer's scores.
+    A record is {row, prompt, pictures, question_type, true, predicted, finish, new_tokens} and the answer's scores;
+    where several people answered, `references` too.
     """
 
     metric: MllmScores
@@ -84,6 +85,7 @@ class MllmBenchmark(TaskBenchmark[PictureQuestions, Sequence[Answer]]):
                 "pictures": list(rows.pictures[place]),
                 "question_type": kind or None,
                 "true": references[0],
+                **({"references": list(references)} if len(references) > 1 else {}),
                 "predicted": answer.text.strip(),
                 "finish": answer.finish,
                 "new_tokens": len(answer.tokens),

@@ -17,9 +17,11 @@ from supertrainer.metrics.short_answers import SHORT_ANSWER_DEFINITIONS, short_a
 MAIN = "accuracy"
 SHORT = ("accuracy", "vqa_accuracy")
 _REPLACED = "exact_match"  # by accuracy, which takes several references
+_BEST = ("answer_f1", "chrf", "rouge_l")
 DEFINITIONS = {
     **SHORT_ANSWER_DEFINITIONS,
     **{name: words for name, words in GENERATION_DEFINITIONS.items() if name != _REPLACED},
+    **{name: f"{GENERATION_DEFINITIONS[name]}; of several references the best" for name in _BEST},
 }
 
 
@@ -86,7 +88,9 @@ class MllmScores(Metric[Answer, tuple[Sequence[str], str]]):
     def add(self, answer: Answer, *, references: Sequence[str], kind: str) -> dict[str, float]:
         """Adds an answer; gives its own scores."""
         text = answer.text.strip()
-        found = self._texts.add(text, reference=references[0], tokens=len(answer.tokens), ended=answer.ended)
+        found = self._texts.add(
+            text, reference=references[0], tokens=len(answer.tokens), ended=answer.ended, others=references[1:]
+        )
         kept = {name: value for name, value in found.items() if name != _REPLACED}
         return self.short.add(text, references=references, kind=kind) | kept
 

@@ -39,7 +39,7 @@ BROKEN = Kind(
     fix="mend or replace the files, or dataset.on_broken_pictures=drop.",
     short="with pictures that can't be used",
 )
-KEPT = ("messages", "tools", "pictures", "sizes", "question_type", "identity")
+KEPT = ("messages", "tools", "pictures", "sizes", "question_type", "references", "identity")
 
 
 class MllmDataset(ConversationDataset[MllmDatasetConfig]):
@@ -104,6 +104,7 @@ class MllmDataset(ConversationDataset[MllmDatasetConfig]):
         kept = rows.without(malformed.keys() | broken.keys() | silent.keys())
         for what, counts in (
             ("Pictures of a row", Counter(map(len, kept.columns["pictures"]))),
+            ("Answers of a question", Counter(filter(None, map(len, kept.columns["references"])))),
             ("Types of questions", Counter(filter(None, kept.columns["question_type"]))),
         ):
             told = ", ".join(f"{name} in {count:,}" for name, count in sorted(counts.items()))
@@ -135,12 +136,14 @@ class MllmDataset(ConversationDataset[MllmDatasetConfig]):
 
     def to_dataset(self, rows: Rows) -> datasets.Dataset:
         """`messages` and `tools` as JSON texts, `pictures` (references for `store`), `sizes` (width and height of each,
-        one after the other), `question_type` (empty where there is none), `source_row`.
+        one after the other), `question_type` (empty where there is none), `references` (what several people answered,
+        the one that is learnt first; empty where there is one answer), `source_row`.
         """
         import datasets
 
         text = datasets.Value("string")
         kinds = {"pictures": datasets.List(text), "sizes": datasets.List(datasets.Value("int32"))}
+        kinds["references"] = datasets.List(text)
         columns = {key: rows.columns[key] for key in KEPT if key != "identity"} | {"source_row": rows.places}
         features = datasets.Features({key: kinds.get(key, text) for key in columns})
         return datasets.Dataset.from_dict(columns, features=features)

@@ -24,7 +24,14 @@ class PictureColumns(NamedColumns):
     messages: str | None = Field(None, description="A list of messages, also as a JSON text.")
     system: str | None = Field(None, description="The system turn of a row; null: `system`.")
     question: str | None = Field(None, description="What is asked about the pictures.")
-    answer: str | None = Field(None, description="A text or number, or a list of answers, whose first is taken.")
+    answer: str | None = Field(
+        None, description="What is learnt: a text or number, or a list of answers, of which the commonest is learnt."
+    )
+    answers: str | None = Field(
+        None,
+        description="What several people answered, as a list of texts or of objects with `answer`: all count in the "
+        "benchmark; null: `answers`.",
+    )
     caption: str | None = Field(None, description="What is said of a picture without a question; null: caption, text.")
     question_type: str | None = Field(None, description="Rows of a type are scored together; null: `question_type`.")
 

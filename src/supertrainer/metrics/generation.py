@@ -38,7 +38,9 @@ class GenerationSums:
         self.count = 0
         self._sums = torch.zeros(len(_NUMBERS), len(DIGIT_EXPONENTS), dtype=torch.int64)
 
-    def add(self, predicted: str, *, reference: str, tokens: int, ended: bool) -> dict[str, float]:
+    def add(
+        self, predicted: str, *, reference: str, tokens: int, ended: bool, others: Sequence[str] = ()
+    ) -> dict[str, float]:
         """Takes an answer.
 
         Args:
@@ -46,11 +48,14 @@ class GenerationSums:
             reference: what was written in its place.
             tokens: that were generated.
             ended: whether the model ended it itself.
+            others: further references; of each score the best counts.
 
         Returns:
             Its own scores.
         """
-        scores = score_answer(predicted, reference=reference) | {"ended": float(ended), "answer_tokens": float(tokens)}
+        found = [score_answer(predicted, reference=text) for text in dict.fromkeys((reference, *others))]
+        scores = {name: max(one[name] for one in found) for name in found[0]}
+        scores |= {"ended": float(ended), "answer_tokens": float(tokens)}
         self.count += 1
         for place, name in enumerate(_NUMBERS):
             self._sums[place] += digits_of(torch.tensor([scores[name]], dtype=torch.float64))

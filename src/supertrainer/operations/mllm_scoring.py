@@ -163,7 +163,7 @@ def questions_of(rows: Any, numbers: Sequence[int], *, store: Any) -> PictureQue
     there = [place for place, talk in enumerate(talks) if talk.answer_text is not None]
     return PictureQuestions(
         questions=[_as_text(talks[place]) for place in there],
-        references=[(str(talks[place].answer_text),) for place in there],
+        references=[columns["references"][place] or (str(talks[place].answer_text),) for place in there],
         types=[columns["question_type"][place] for place in there],
         pictures=[list(map(store.describe, columns["pictures"][place])) for place in there],
         numbers=[numbers[place] for place in there],

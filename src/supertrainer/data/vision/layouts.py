@@ -19,10 +19,12 @@ from supertrainer.data.prepare.pictures import CAPTION_NAMES, IMAGE_NAMES, MARKE
 from supertrainer.data.prepare.record import RowFault, shown, text_of
 from supertrainer.data.rows import Rows
 from supertrainer.data.tables import RawRows
+from supertrainer.data.vision.answers import all_answers, learnt_of, with_first
 from supertrainer.data.vision.pictures import PictureReader, PictureStore
 
 PICTURE_NAMES = (*IMAGE_NAMES, "picture", "pictures", "image_file")
-ANSWER_NAMES = ("answer", "answers", "multiple_choice_answer", "label")
+ALL_ANSWERS = "answers"
+ANSWER_NAMES = ("answer", "multiple_choice_answer", ALL_ANSWERS, "label")
 IMAGE_PART = {"type": "image"}
 OTHER_TYPE = "other"
 _OPEN_AI = {"image_url": "image", "input_image": "image", "input_text": "text"}
@@ -33,11 +35,14 @@ Parts = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class Talk:
-    """The messages of a row in OpenAI's form, what they are called, and the pictures that their own parts name."""
+    """The messages of a row in OpenAI's form, what they are called, the pictures that their own parts name, and what
+    several people answered.
+    """
 
     messages: list[Any]
     field: str = "question"
     inline: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
 
 
 Convert = Callable[[Values, PictureReader], Talk]
@@ -55,7 +60,8 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
     Returns:
         `messages` and `tools` as JSON texts; `pictures`, the references of each row, and `sizes`, their widths and
         heights one after the other; `question_type`, empty where there is none; `identity`, a text that tells the
-        row's pictures from others; `fault` and `picture_fault`, what is wrong with a row, empty where nothing is.
+        row's pictures from others; `references`, what several people answered, empty where
+        there is one answer; `fault` and `picture_fault`, what is wrong with a row, empty where nothing is.
 
     Raises:
         DataError: a named column isn't there, or the layout can't be told.
@@ -70,15 +76,16 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
     reader = store.reader(cells, root=root, pattern=config.image_pattern)
     field = config.columns.images or name or "images"
     found: dict[str, list[Any]] = {key: [] for key in ("messages", "tools", "pictures", "sizes", "question_type")}
-    found |= {"identity": [], "fault": [], "picture_fault": []}
+    found |= {"identity": [], "references": [], "fault": [], "picture_fault": []}
     for number in range(len(raw.places)):
         row = {key: values[number] for key, values in columns.items()}
         made: dict[str, Any] = {"pictures": [], "sizes": [], "fault": "", "picture_fault": "", "identity": "none"}
+        made["references"] = []
         conversation = raw_text("")
         try:
             talk = convert(row, reader)
             given = [] if cells is None else reader.of_column(cells[number], field, number)
-            made["pictures"] = list(talk.inline) or given
+            made["pictures"], made["references"] = list(talk.inline) or given, list(talk.references)
             first = layout != "messages" or config.without_places == "first"
             conversation = placed(talk, row, made["pictures"], field=field, first=first, from_arrow=raw.from_arrow)
         except RowFault as error:
@@ -139,25 +146,31 @@ def _converter(layout: PictureLayout, config: MllmDatasetConfig, keys: Sequence[
         return functools.partial(talk_of, name=column("messages", MESSAGE_NAMES), from_arrow=raw.from_arrow)
     if layout == "caption":
         caption = column("caption", CAPTION_NAMES)
-        return lambda row, reader: _asked(config.question, _first(row.get(caption)), caption)
+        return lambda row, reader: _asked(config.question, row, learnt=caption, several=None)
     question, answer = column("question", ("question",)), column("answer", ANSWER_NAMES)
-    return lambda row, reader: _asked(text_of(row.get(question), question), _first(row.get(answer)), answer)
+    several = ALL_ANSWERS if ALL_ANSWERS in keys and answer != ALL_ANSWERS else None
+    return lambda row, reader: _asked(text_of(row.get(question), question), row, learnt=answer, several=several)
 
 
-def _asked(question: str, answer: Any, field: str) -> Talk:
-    """A question about all pictures, which go before it unless it has marks, and its answer."""
-    if isinstance(answer, bool):
-        answer = "yes" if answer else "no"
-    elif isinstance(answer, int | float):
-        answer = f"{answer:g}" if isinstance(answer, float) else str(answer)
-    answer = text_of(answer, field)
-    if not question.strip() or not answer.strip():
-        raise RowFault("question" if not question.strip() else field, "is empty")
-    return Talk([{"role": "user", "content": split_marks(question)}, {"role": "assistant", "content": answer}])
+def _asked(question: str, row: Values, *, learnt: str, several: str | None) -> Talk:
+    """A question about all pictures, which go before it unless it has marks, and its answer.
 
-
-def _first(value: Any) -> Any:
-    return value[0] if isinstance(value, list | tuple) and value else value
+    Args:
+        learnt: the column of the answer; of a list the answer that most people gave.
+        several: the column of what several people answered, where it is another one; an empty cell says nothing.
+    """
+    if not question.strip():
+        raise RowFault("question", "is empty")
+    given = row.get(several) if several is not None else None
+    has_several = given is not None and given != ""
+    answers = all_answers(given, several or learnt, listed=True) if has_several else ()
+    if not answers or row.get(learnt) is not None:
+        own = all_answers(row.get(learnt), learnt, listed=learnt == ALL_ANSWERS)
+        answer, answers = learnt_of(own), answers or own
+    else:
+        answer = learnt_of(answers)
+    messages = [{"role": "user", "content": split_marks(question)}, {"role": "assistant", "content": answer}]
+    return Talk(messages, references=with_first(answers, answer) if len(answers) > 1 else ())
 
 
 def talk_of(row: Values, reader: PictureReader, *, name: str, from_arrow: bool) -> Talk:
