@@ -143,3 +143,26 @@ SHAPES = {
         {**_text(None, (4096, 11008, 32, 32, 32), 65536), "vocabulary_map": {"<image>": 8711}},
     ),
 }  # fmt: skip
+
+# Open models that model=mllm/hub reads, of other text sides than those above.
+FURTHER_SHAPES = {
+    "Salesforce/blip2-opt-2.7b": Shape(
+        "blip-2", 3745,
+        {
+            "vision_config": _vision(None, (1408, 6144, 39, 16), 224, 14),
+            "qformer_config": {
+                "vocab_size": 30522, "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12,
+                "intermediate_size": 3072, "encoder_hidden_size": 1408,
+            },
+            "text_config": {
+                "model_type": "opt", "vocab_size": 50304, "hidden_size": 2560, "ffn_dim": 10240,
+                "num_hidden_layers": 32, "num_attention_heads": 32, "word_embed_proj_dim": 2560,
+                "max_position_embeddings": 2048, "pad_token_id": 1,
+            },
+            "num_query_tokens": 32,
+        },
+    ),
+}  # fmt: skip
+FURTHER_SHAPES["InstructBLIP on OPT 2.7B"] = Shape(
+    "instructblip", 3788, FURTHER_SHAPES["Salesforce/blip2-opt-2.7b"].keys
+)

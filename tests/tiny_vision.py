@@ -73,7 +73,7 @@ def tiny_idefics3(**options: Any) -> Any:
 
     pictures = Idefics3ImageProcessorPil(size={"longest_edge": 32}, max_image_size={"longest_edge": 16})
     tokenizer = tiny_picture_tokenizer()
-    return Idefics3Processor(pictures, tokenizer, image_seq_len=4, **{"chat_template": IDEFICS, **options})
+    return Idefics3Processor(pictures, tokenizer, **{"image_seq_len": 4, "chat_template": IDEFICS, **options})
 
 
 def tiny_llava(**options: Any) -> Any:
@@ -131,7 +131,7 @@ def tiny_gemma3(**options: Any) -> Any:
     names = {"image_token": "<image>", "boi_token": "<boi>", "eoi_token": "<eoi>"}
     tokenizer = tiny_picture_tokenizer(adds_begin=True, extra_special_tokens=names)
     pictures = Gemma3ImageProcessorPil(size={"height": 16, "width": 16})
-    return Gemma3Processor(pictures, tokenizer, image_seq_length=4, **{"chat_template": GEMMA, **options})
+    return Gemma3Processor(pictures, tokenizer, **{"image_seq_length": 4, "chat_template": GEMMA, **options})
 
 
 def tiny_chameleon(**options: Any) -> Any:
@@ -142,7 +142,7 @@ def tiny_chameleon(**options: Any) -> Any:
     names = {"image_token": "<image>", "boi_token": "<boi>", "eoi_token": "<eoi>"}
     tokenizer = tiny_picture_tokenizer(adds_begin=True, sep_token="<|im_end|>", extra_special_tokens=names)
     pictures = ChameleonImageProcessorPil(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16})
-    return ChameleonProcessor(pictures, tokenizer, image_seq_length=4, **options)
+    return ChameleonProcessor(pictures, tokenizer, **{"image_seq_length": 4, **options})
 
 
 def tiny_florence2(**options: Any) -> Any:
@@ -163,7 +163,7 @@ def tiny_instructblip(**options: Any) -> Any:
 
     pictures = BlipImageProcessorPil(size={"height": 16, "width": 16})
     tokenizers = tiny_picture_tokenizer(adds_begin=True), tiny_picture_tokenizer(adds_begin=True)
-    return InstructBlipProcessor(pictures, *tokenizers, num_query_tokens=4, **options)
+    return InstructBlipProcessor(pictures, *tokenizers, **{"num_query_tokens": 4, **options})
 
 
 def tiny_blip2(**options: Any) -> Any:
@@ -172,7 +172,7 @@ def tiny_blip2(**options: Any) -> Any:
     from transformers.models.blip_2.processing_blip_2 import Blip2Processor
 
     pictures = BlipImageProcessorPil(size={"height": 16, "width": 16})
-    return Blip2Processor(pictures, tiny_picture_tokenizer(adds_begin=True), num_query_tokens=4, **options)
+    return Blip2Processor(pictures, tiny_picture_tokenizer(adds_begin=True), **{"num_query_tokens": 4, **options})
 
 
 def tiny_llava_onevision(**options: Any) -> Any:

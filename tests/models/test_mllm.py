@@ -216,6 +216,12 @@ def test_a_processor_keeps_the_settings_of_the_video_part_that_it_cannot_read(tm
     assert json.loads(kept)["video_processor"]["min_pixels"] == 7
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_processor_without_its_model_is_read_from_a_directory_of_its_own(tmp_path: Path, family: str) -> None:
+    save_reader(tiny_processor(family), tmp_path)
+    assert type(read_processor(tmp_path)).__name__ == type(tiny_processor(family)).__name__
+
+
 def test_a_processor_that_needs_more_packages_says_which(tmp_path: Path) -> None:
     """SmolVLM's asks for its video part, and for num2words."""
     AutoConfig.for_model("smolvlm").save_pretrained(tmp_path)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from transformers import (
+    CONFIG_MAPPING,
     PROCESSOR_MAPPING,
     AutoConfig,
     AutoProcessor,
@@ -154,8 +155,7 @@ def _read(directory: Path, *, trust_remote_code: bool) -> Any:
 
 def _without_torchvision(directory: Path, *, trust_remote_code: bool) -> ProcessorMixin | None:
     """A processor by its parts that do without it: pictures and text; None where it needs another one, too."""
-    config = AutoConfig.from_pretrained(directory, trust_remote_code=trust_remote_code)
-    known = PROCESSOR_MAPPING.get(type(config), None)
+    known = _class_in(directory, trust_remote_code=trust_remote_code)
     if known is None or set(known.get_attributes()) - {_VIDEO} != _IMAGE_AND_TEXT:
         return None
     values, _ = known.get_processor_dict(directory)
@@ -173,6 +173,18 @@ def _without_torchvision(directory: Path, *, trust_remote_code: bool) -> Process
     if processor.chat_template is None:
         processor.chat_template = tokenizer.chat_template
     return processor
+
+
+def _class_in(directory: Path, *, trust_remote_code: bool) -> Any:
+    """The class of a directory's processor: by its model, or, where no model is there, by its own name."""
+    if (directory / "config.json").is_file():
+        config = AutoConfig.from_pretrained(directory, trust_remote_code=trust_remote_code)
+        return PROCESSOR_MAPPING.get(type(config), None)
+    from transformers.models.auto.processing_auto import PROCESSOR_MAPPING_NAMES
+
+    named = {read_json(directory / name).get("processor_class") for name in _FILES if (directory / name).is_file()}
+    model_type = next((key for key, name in PROCESSOR_MAPPING_NAMES.items() if name in named), None)
+    return None if model_type is None else PROCESSOR_MAPPING.get(CONFIG_MAPPING[model_type], None)
 
 
 def _video_settings(directory: Path, values: Mapping[str, Any], image_processor: Any) -> dict[str, Any]:
