@@ -144,7 +144,7 @@ def build_skeleton(
         raise MissingDependencyError(
             f"trainer.model_kwargs.attn_implementation={attention} can't be used here.",
             why=str(error).splitlines()[0],
-            fix="attn_implementation=sdpa needs no further package.",
+            fix="trainer/common/model_kwargs@trainer.model_kwargs=sdpa needs no further package.",
         ) from error
     except ValueError as error:
         about_attention = attention != "auto" and attention.split("_")[0] in str(error).lower()
