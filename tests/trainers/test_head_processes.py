@@ -49,4 +49,4 @@ def test_two_processes_make_the_update_of_one(two_processes: Path, tmp_path: Pat
     moved = sum(float((alone[key] - start[key]).double().square().sum()) for key in alone)
     assert (apart / moved) ** 0.5 < 1e-5
     result = json.loads((two_processes / name / "result.json").read_text())
-    assert result["metrics"] == pytest.approx(one.metrics, rel=1e-4)
+    assert result["metrics"] == pytest.approx(one.metrics, rel=1e-3)

@@ -21,15 +21,21 @@ from transformers import (
     TrainingArguments,
 )
 
+from supertrainer.inference.allocator import give_back_freed_memory
 from supertrainer.trainers.losses import StepLoss
 
 EVAL_PREFIX = "eval_"
 
 
 class ExactTrainer(Trainer):
-    """Trains on given micro-batches, with a loss that is exact over the whole optimizer step."""
+    """Trains on given micro-batches, with a loss that is exact over the whole optimizer step.
+
+    Attributes:
+        gives_back_memory: what a part of a micro-batch has freed goes back to the system before the next, on a CPU.
+    """
 
     control: TrainerControl
+    gives_back_memory = False
 
     def __init__(
         self,
@@ -62,7 +68,7 @@ class ExactTrainer(Trainer):
             train_dataset=loader.dataset,
             eval_dataset=evaluated,
             data_collator=loader.collate_fn,
-            compute_loss_func=loss,
+            compute_loss_func=self._loss_of,
             callbacks=list(callbacks),
         )
         self._loader = loader
@@ -92,6 +98,23 @@ class ExactTrainer(Trainer):
         """The micro-batches of a step, and what the sum of their losses is divided by."""
         batches = list(itertools.islice(epoch_iterator, num_batches))
         return batches, self._loss.step_weight(batches, device=device) if batches else None
+
+    def training_step(
+        self, model: nn.Module, inputs: dict[str, Any], num_items_in_batch: Tensor | int | None = None
+    ) -> Tensor:
+        """Forward and backward of a micro-batch."""
+        self._give_back()
+        return super().training_step(model, inputs, num_items_in_batch)
+
+    def _loss_of(self, outputs: Any, labels: Tensor, *, num_items_in_batch: Tensor | float) -> Tensor:
+        self._give_back()
+        loss = self._loss(outputs, labels, num_items_in_batch=num_items_in_batch)
+        self._give_back()
+        return loss
+
+    def _give_back(self) -> None:
+        if self.gives_back_memory:
+            give_back_freed_memory()
 
     def evaluate(
         self, eval_dataset: Any = None, ignore_keys: list[str] | None = None, metric_key_prefix: str = "eval"

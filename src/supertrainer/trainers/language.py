@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from transformers import TrainingArguments
 
 from supertrainer.checkpoint.manifest import Checkpoint
 from supertrainer.core import distributed
@@ -95,6 +96,11 @@ class LanguageTrainer(TaskTrainer):
     def regroup(self, optimizer: Optimizer, module: nn.Module) -> None:
         if self.config.lora_plus_ratio is not None:
             faster_b(optimizer, module, ratio=self.config.lora_plus_ratio)
+
+    def _session(self, module: nn.Module, args: TrainingArguments) -> Session:
+        session = super()._session(module, args)
+        session.trainer.gives_back_memory = args.device.type == "cpu"
+        return session
 
     @functools.cached_property
     def _train_rows(self) -> Any:
