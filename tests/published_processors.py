@@ -49,6 +49,10 @@ def published_processor(shape: Shape) -> Any:
             tiny = tiny_vision.tiny_instructblip if shape.model_type == "instructblip" else tiny_vision.tiny_blip2
             made = tiny(num_query_tokens=config.num_query_tokens)
             made.image_processor.size = square
+        case "florence2":
+            made = tiny_vision.tiny_florence2()
+            made.image_processor.size = {"height": 768, "width": 768}
+            made.image_processor.image_seq_length = made.num_image_tokens = 577
         case "chameleon":
             made = tiny_vision.tiny_chameleon(image_seq_length=1024)
             made.image_processor.size = {"shortest_edge": 512}

@@ -122,6 +122,8 @@ def from_base64(text: str) -> bytes:
 @contextmanager
 def _opened(content: Content, *, max_pixels: int) -> Iterator[Image.Image]:
     """An opened picture of which only the header was read."""
+    if isinstance(content, Path) and not content.is_file():
+        raise PictureFault(_no_file(content))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of damaged EXIF, and of pictures that are large: told below
@@ -154,6 +156,13 @@ def _formats() -> list[str]:
     """Those of the formats that this Pillow was built with."""
     Image.init()
     return [name for name in FORMATS if name in Image.OPEN]
+
+
+def _no_file(path: Path) -> str:
+    """Why a path can't be opened. A pipe or a device is never opened: that could wait for ever."""
+    if path.is_dir():
+        return "is a directory"
+    return "is no plain file" if path.exists() else "is not there"
 
 
 def _start(content: Content) -> bytes:

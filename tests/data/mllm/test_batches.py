@@ -11,6 +11,7 @@ import torch
 from supertrainer.core.errors import DataError
 from supertrainer.data.batching import GHOST
 from supertrainer.data.vision.rows import picture_batch
+from tiny_mllm import CONFIGS, tiny_mllm
 from tiny_vision import FAMILIES, picture, tiny_idefics3, tiny_llava, tiny_paligemma, tiny_qwen2_5_vl
 
 
@@ -77,9 +78,12 @@ def test_a_batch_by_hand(dataset: Any) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_rows_of_text_alone_have_nothing_of_pictures(family: str, mixed: Any, dataset: Any) -> None:
+def test_rows_of_text_alone_have_of_pictures_what_a_model_asks_for(family: str, mixed: Any, dataset: Any) -> None:
     rows = dataset(mixed).model_rows("train", FAMILIES[family]())
     batch = rows.collate([rows[2]], pad_token_id=0)
+    if family in ("instructblip", "blip2"):  # can't be called without
+        assert batch.pop("pixel_values").shape == (1, 3, 16, 16)
+        batch = {name: values for name, values in batch.items() if not name.startswith("qformer_")}
     of_tokens = {"input_ids", "attention_mask", "labels", "token_type_ids", "mm_token_type_ids"}
     of_tokens |= {"decoder_input_ids", "decoder_attention_mask"}
     assert set(batch) <= of_tokens
@@ -88,6 +92,22 @@ def test_rows_of_text_alone_have_nothing_of_pictures(family: str, mixed: Any, da
     full = rows.collate([rows[0]], pad_token_id=0)
     assert set(types) <= set(full)
     assert "pixel_values" in full
+
+
+def test_a_model_that_asks_for_a_picture_reads_a_text_alone_as_its_text_model_does(mixed: Any, dataset: Any) -> None:
+    rows = dataset(mixed).model_rows("train", FAMILIES["instructblip"]())
+    known = CONFIGS["instructblip"]
+    parts = {
+        "vision_config": {**known["vision_config"], "image_size": 16},
+        "qformer_config": {**known["qformer_config"], "vocab_size": 300},
+        "text_config": {**known["text_config"], "vocab_size": 300},
+    }
+    model = tiny_mllm("instructblip", **parts, image_token_id=5).eval()
+    batch = rows.collate([rows[2]], pad_token_id=0)
+    del batch["labels"]
+    with torch.no_grad():
+        expected = model.language_model(batch["input_ids"]).logits
+        torch.testing.assert_close(model(**batch).logits, expected, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +109,11 @@ def talk(images: Any, *turns: Any) -> dict[str, Any]:
             f"image '{ADDRESS}' is an address; download it first",
         ),
         ({"image": 7, "question": "Red?", "answer": "yes"}, "image is the number 7"),
+        ({"image": "Qk0" * 100, "question": "Red?", "answer": "yes"}, "image is no path but a text of 300 characters"),
+        (
+            {"images": ["small.png", "wide.png"], "messages": turn(IN_A_PART)},
+            "names 1 pictures in its parts, and images holds 2: which do you mean?",
+        ),
         ({"image": "small.png", "question": "Red?", "answer": None}, "answer is missing"),
         ({"image": "small.png", "question": "Red?", "answer": " "}, "answer is empty"),
     ],
@@ -154,11 +160,20 @@ def test_every_unusable_picture_is_named_with_row_and_field_before_training(
     assert f"train.jsonl:2 (image[1] {pictures / 'gone.png'} is not there)" in told
 
 
+def test_what_is_no_file_is_never_opened(dataset: Any, pictures: Path) -> None:
+    (pictures / "folder.png").mkdir()
+    os.mkfifo(pictures / "pipe.png")  # to open it would be to wait for a writer
+    with pytest.raises(DataError) as caught:
+        dataset([question("small.png"), question("folder.png"), question("pipe.png")]).load()
+    for name, said in (("folder.png", "is a directory"), ("pipe.png", "is no plain file")):
+        assert f"{pictures / name} {said}" in str(caught.value)
+
+
 def test_rows_with_unusable_pictures_may_be_dropped_and_are_counted(faulty: dict[str, str], dataset: Any) -> None:
     rows = [question("small.png"), *(question(name) for name in faulty)]
     splits = dataset(rows, max_pixels=10_000, on_broken_pictures="drop").load()
     assert len(splits["train"]) == 1
-    assert splits.report.dropped == {"train": {"with pictures that can't be used": 4}}
+    assert splits.report.dropped == {"train": {"with pictures that can't be used": len(faulty)}}
 
 
 def test_the_check_by_decoding_takes_as_many_pictures_as_are_set(faulty: dict[str, str], dataset: Any) -> None:

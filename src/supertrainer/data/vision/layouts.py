@@ -85,7 +85,8 @@ def to_rows(raw: RawRows, *, config: MllmDatasetConfig, store: PictureStore, whe
         try:
             talk = convert(row, reader)
             given = [] if cells is None else reader.of_column(cells[number], field, number)
-            made["pictures"], made["references"] = list(talk.inline) or given, list(talk.references)
+            made["pictures"] = of_row(talk, given, field=field)
+            made["references"] = list(talk.references)
             first = layout != "messages" or config.without_places == "first"
             conversation = placed(talk, row, made["pictures"], field=field, first=first, from_arrow=raw.from_arrow)
         except RowFault as error:
@@ -206,6 +207,14 @@ def talk_of(row: Values, reader: PictureReader, *, name: str, from_arrow: bool) 
     if named and len(named) < len(inline):
         raise RowFault(name, f"has {len(inline)} pictures in its parts, and only {len(named)} say which")
     return Talk(messages, name, tuple(named))
+
+
+def of_row(talk: Talk, given: Sequence[str], *, field: str) -> list[str]:
+    """The references of a row's pictures: those that its messages name, or those `given` in the columns of `field`."""
+    if talk.inline and given and len(talk.inline) != len(given):
+        told = f"names {len(talk.inline)} pictures in its parts, and {field} holds {len(given)}: which do you mean?"
+        raise RowFault(talk.field, told)
+    return list(talk.inline) or list(given)
 
 
 def _part(part: Any, field: str, reader: PictureReader) -> tuple[Any, str | None]:

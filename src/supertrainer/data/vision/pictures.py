@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,7 @@ from supertrainer.data.tables import ArrowColumn
 
 _FILE, _KEPT, _ARROW = "file:", "kept:", "arrow:"
 _WEB = ("http://", "https://", "ftp://", "s3://", "gs://", "hf://")
+_LONGEST_NAME = 255  # bytes, of a file or folder on the usual file systems
 _REFERENCES = ("path", "file_name", "url", "image_url", "base64", "image")  # keys of an object that names a picture
 
 
@@ -211,6 +213,12 @@ class PictureReader:
                 raise RowFault(field, f"{shown(value)} doesn't fit dataset.image_pattern: {error}") from None
         elif isinstance(value, int):
             raise RowFault(field, f"is the number {value}; dataset.image_pattern says which file that is")
+        if len(os.fsencode(max(name.split("/"), key=len))) > _LONGEST_NAME or "\0" in name:
+            raise RowFault(
+                field,
+                f"is no path but a text of {len(name):,} characters, {shown(name)}; before a picture in base64 that "
+                "is neither PNG, JPEG, WebP, GIF nor TIFF stands data:image/…;base64,",
+            )
         path = Path(name)
         if not path.is_absolute():
             if self._root is None:

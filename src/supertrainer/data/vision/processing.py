@@ -187,11 +187,20 @@ class PictureProcessor:
         if self.family.is_asked:  # a text for every picture
             ends = list(itertools.accumulate(map(len, rows)))
             counts = [sum(counts[end - len(row) : end]) for row, end in zip(rows, ends, strict=True)]
-        kept = {name: value for name, value in found.items() if name not in TOKEN_KEYS}
+        return self._of_pictures(found), counts
+
+    def numbers_of_none(self) -> dict[str, torch.Tensor]:
+        """What a model gets of a batch of texts alone: nothing, or where it can't be called so, a plain picture, whose
+        states go nowhere since no token stands for it.
+        """
+        return self._of_pictures(self._blank) if self.family.needs_a_picture else {}
+
+    def _of_pictures(self, called: Any) -> dict[str, torch.Tensor]:
+        kept = {name: value for name, value in called.items() if name not in TOKEN_KEYS}
         numbers = {name: value for name, value in kept.items() if isinstance(value, torch.Tensor)}
         if not numbers:
             raise self._unfit(f"it gives no tensor of pictures but {', '.join(kept) or 'nothing'}")
-        return numbers, counts
+        return numbers
 
     def settings(self) -> dict[str, Any]:
         """What tokens of pictures follow from, beside their sizes: for the key of a cache."""

@@ -13,7 +13,7 @@ from PIL import Image
 from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import render_prompt
 from supertrainer.data.prepare.record import RowFault, text_of
-from supertrainer.data.vision.layouts import Talk, placed, split_marks, talk_of
+from supertrainer.data.vision.layouts import Talk, of_row, placed, split_marks, talk_of
 from supertrainer.data.vision.pictures import PictureReader
 from supertrainer.data.vision.processing import PictureProcessor, Size
 from supertrainer.data.vision.rows import PICTURES, PictureSource, picture_batch, question_of
@@ -153,8 +153,8 @@ def asked_in_row(
     else:
         talk = Talk([{"role": "user", "content": split_marks(text_of(row.get(text), text))}], text)
     given = [reference for name in images for reference in reader.of_column(row.get(name), name, 0)]
-    pictures = list(talk.inline) or given
     field = " and ".join(images) or text
+    pictures = of_row(talk, given, field=field)
     told = {"system": system, "tools": tools}
     found = placed(talk, told, pictures, field=field, first=True, from_arrow=from_arrow)
     if found.messages[-1]["role"] == "assistant":

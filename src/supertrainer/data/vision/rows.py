@@ -122,7 +122,8 @@ def picture_batch(
         `input_ids`, `attention_mask`, (B, T) int64; `labels` where rows have them, (B, T), -100 on padding and
         pictures; `token_type_ids` and `mm_token_type_ids` where the processor writes them, (B, T); if a row has a
         picture `pixel_values` and what else the family has (`pixel_attention_mask`, `image_grid_thw`, `image_sizes`),
-        which hold the pictures of all rows in their order.
+        which hold the pictures of all rows in their order; if none has one, a plain picture for models that can't be
+        called without.
 
     Raises:
         DataError: a picture is broken, or the processor writes another number of tokens for it than the row has.
@@ -157,7 +158,7 @@ def _numbers(
     """What the model gets of the pictures of a batch."""
     with_pictures = [feature for feature in features if len(feature[PICTURES])]
     if not with_pictures:
-        return {}
+        return processor.numbers_of_none()
     rows = []
     for feature in with_pictures:
         pictures = []

@@ -34,12 +34,14 @@ class Family:
         is_asked: the processor puts pictures before a text that names none; of some models something beside the
             language model reads the question too.
         is_encoder_decoder: an encoder reads pictures and question, and a decoder writes the answer.
+        needs_a_picture: the model can't be called without one.
     """
 
     template: str | None = None
     is_prefix: bool = False
     is_asked: bool = False
     is_encoder_decoder: bool = False
+    needs_a_picture: bool = False
 
     @property
     def begins_behind_pictures(self) -> bool:
@@ -48,10 +50,10 @@ class Family:
 
 
 _FAMILIES = {
-    "Blip2Processor": Family("instructblip", is_asked=True),
+    "Blip2Processor": Family("instructblip", is_asked=True, needs_a_picture=True),
     "ChameleonProcessor": Family("chameleon"),
     "Florence2Processor": Family("florence2", is_asked=True, is_encoder_decoder=True),
-    "InstructBlipProcessor": Family("instructblip", is_asked=True),
+    "InstructBlipProcessor": Family("instructblip", is_asked=True, needs_a_picture=True),
     "PaliGemmaProcessor": Family("paligemma", is_prefix=True),
 }
 
