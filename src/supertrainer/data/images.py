@@ -122,14 +122,13 @@ def from_base64(text: str) -> bytes:
 @contextmanager
 def _opened(content: Content, *, max_pixels: int) -> Iterator[Image.Image]:
     """An opened picture of which only the header was read."""
-    if isinstance(content, Path) and not content.is_file():
-        raise PictureFault(_no_file(content))
     try:
+        _require_file(content)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of damaged EXIF, and of pictures that are large: told below
             picture = Image.open(content if isinstance(content, Path) else io.BytesIO(content), formats=_formats())
-    except FileNotFoundError:
-        raise PictureFault("is not there") from None
+    except PictureFault:
+        raise
     except UnidentifiedImageError:
         start = _start(content)
         raise PictureFault("is empty" if not start else f"is no picture: it begins with {start!r}") from None
@@ -158,11 +157,11 @@ def _formats() -> list[str]:
     return [name for name in FORMATS if name in Image.OPEN]
 
 
-def _no_file(path: Path) -> str:
-    """Why a path can't be opened. A pipe or a device is never opened: that could wait for ever."""
-    if path.is_dir():
-        return "is a directory"
-    return "is no plain file" if path.exists() else "is not there"
+def _require_file(content: Content) -> None:
+    """A pipe or a device is never opened: that could wait for ever."""
+    if isinstance(content, Path) and not content.is_file():
+        known = "is a directory" if content.is_dir() else "is no plain file"
+        raise PictureFault(known if content.exists() else "is not there")
 
 
 def _start(content: Content) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import Tensor
@@ -70,6 +70,32 @@ class TokenChooser:
         penalty = self._config.repetition_penalty
         less = torch.where(logits < 0, logits * penalty, logits / penalty)
         return torch.where(self._seen[list(rows)], less, logits)
+
+
+def choose_tokens(
+    logits: Tensor,
+    *,
+    held: Sequence[int],
+    alive: Sequence[int],
+    choose: Callable[[Tensor, Sequence[int]], list[int]],
+    is_done: Callable[[int, int], bool],
+) -> tuple[dict[int, int], list[int]]:
+    """A step's tokens of the rows that go on.
+
+    Args:
+        logits: (B, V), of the rows in the batch.
+        held: numbers of these B rows.
+        alive: those of them that go on.
+        choose: the next tokens, from logits and the rows that they are of.
+        is_done: takes a row and its new token; whether the row has come to its end.
+
+    Returns:
+        Row -> its token, and the rows that still go on.
+    """
+    places = [place for place, row in enumerate(held) if row in alive]
+    rows = [held[place] for place in places]
+    chosen = dict(zip(rows, choose(logits[places], rows), strict=True))
+    return chosen, [row for row, token in chosen.items() if not is_done(row, token)]
 
 
 def draw(logits: Tensor, config: GenerationConfig, *, draws: Tensor) -> Tensor:

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from transformers.modeling_outputs import BaseModelOutput
 
+from supertrainer.inference.choosing import choose_tokens
 from supertrainer.inference.ends import unwrapped
 from supertrainer.inference.first_pass import on_device
 
@@ -53,10 +54,7 @@ def decode_beside_encoder(
             output = model(**given, decoder_input_ids=tokens, use_cache=True, **{cache_name: cache})
         states = output.encoder_last_hidden_state if states is None else states
         cache = output[cache_name]
-        places = [place for place, row in enumerate(held) if row in alive]
-        alive = [held[place] for place in places]
-        chosen = dict(zip(alive, choose(output.logits[places, -1], alive), strict=True))
-        alive = [row for row, token in chosen.items() if not is_done(row, token)]
+        chosen, alive = choose_tokens(output.logits[:, -1], held=held, alive=alive, choose=choose, is_done=is_done)
         yield
         if not alive:
             return

@@ -15,7 +15,7 @@ from transformers import PreTrainedTokenizerBase
 
 from supertrainer.core.errors import ConfigError
 from supertrainer.data.vision.encoder_decoder import answer_start
-from supertrainer.inference.choosing import TokenChooser, seed_of
+from supertrainer.inference.choosing import TokenChooser, choose_tokens, seed_of
 from supertrainer.inference.encoder_decoder import decode_beside_encoder, is_encoder_decoder
 from supertrainer.inference.ends import StopTexts, end_token_ids, unwrapped
 from supertrainer.inference.first_pass import BatchOf, first_positions, left_padded, on_device, right_padded
@@ -159,10 +159,7 @@ def decode(
             )
         seen = {}  # its states are kept
         cache = output[cache_name]
-        places = [place for place, row in enumerate(held) if row in alive]
-        alive = [held[place] for place in places]
-        chosen = dict(zip(alive, choose(output.logits[places, -1], alive), strict=True))
-        alive = [row for row, token in chosen.items() if not is_done(row, token)]
+        chosen, alive = choose_tokens(output.logits[:, -1], held=held, alive=alive, choose=choose, is_done=is_done)
         yield
         if not alive:
             return

@@ -77,6 +77,15 @@ def asked_in_row(row: Mapping[str, Any], columns: AskedColumns, *, system: str |
     if told is not None and not isinstance(told, str):
         raise RowFault(str(columns.system), f"is no text but {shown(told)}")
     talk = with_system(talk, told if told and told.strip() else system)
-    if talk.messages[-1]["role"] == "assistant":
-        raise RowFault(name, "ends with an answer, and nothing is left to answer; leave the last turn out")
+    require_question(talk, name)
     return talk
+
+
+def require_question(talk: Conversation, field: str) -> None:
+    """Refuses a conversation that ends with an answer.
+
+    Raises:
+        RowFault: it does; names the field.
+    """
+    if talk.messages[-1]["role"] == "assistant":
+        raise RowFault(field, "ends with an answer, and nothing is left to answer; leave the last turn out")

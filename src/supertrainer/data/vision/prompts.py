@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from PIL import Image
 
+from supertrainer.data.chat.asking import require_question
 from supertrainer.data.chat.conversation import Conversation
 from supertrainer.data.chat.rendering import render_prompt
-from supertrainer.data.prepare.record import RowFault, text_of
+from supertrainer.data.prepare.record import text_of
 from supertrainer.data.vision.layouts import Talk, of_row, placed, split_marks, talk_of
 from supertrainer.data.vision.pictures import PictureReader
 from supertrainer.data.vision.processing import PictureProcessor, Size
@@ -157,6 +158,5 @@ def asked_in_row(
     pictures = of_row(talk, given, field=field)
     told = {"system": system, "tools": tools}
     found = placed(talk, told, pictures, field=field, first=True, from_arrow=from_arrow)
-    if found.messages[-1]["role"] == "assistant":
-        raise RowFault(text, "ends with an answer, and nothing is left to answer; leave the last turn out")
+    require_question(found, text)
     return found, pictures
